@@ -1,0 +1,52 @@
+//! The conversation between the daemon and the supervisor in a sandbox.
+//!
+//! This crate owns the frame format and the messages. It does no I/O, knows no
+//! async runtime and no container engine, so that both ends share it unchanged.
+//!
+//! # On the wire
+//!
+//! Two byte streams, one in each direction, carry frames ([`frame`]); each frame holds one
+//! message ([`message`]) in MessagePack with named fields. Frames of the supervisor are numbered
+//! from 1; the supervisor keeps each until it is acknowledged, at most [`WINDOW_BYTES`] of them.
+//!
+//! ```text
+//! supervisor: Ready
+//! daemon:     Write* Start
+//! supervisor: Started Output* Exited            (or Failed: the program never ran)
+//! daemon:     Collect
+//! supervisor: (Entry Chunk* EntryEnd | Skipped)* Done
+//! daemon:     Ack (at any time), Cancel (between Start and Exited)
+//! ```
+//!
+//! # Attaching again
+//!
+//! A stream that breaks may break inside a frame, in either direction. A daemon that attaches
+//! again therefore first writes the execution's [`ResumeToken`], which the supervisor looks for at
+//! any position of its input, and then [`message::ToSupervisor::Resume`]. The supervisor finishes
+//! the frame it is writing, writes the token, and repeats every frame after the acknowledged one;
+//! the daemon drops what it reads until it has seen the token ([`resume::TokenScanner`]). The token
+//! is random and never shown to the program, so no output can imitate it.
+//!
+//! # Compatibility
+//!
+//! [`VERSION`] grows when a message changes its meaning. New fields are optional and
+//! new messages are sent only after both sides have shown that they know them.
+
+pub mod frame;
+pub mod message;
+pub mod resume;
+
+pub use frame::{Decoder, Frame, FrameError, MAX_BODY_BYTES, encode};
+pub use message::{FromSupervisor, ToSupervisor};
+pub use resume::ResumeToken;
+
+/// The protocol's version, sent in [`message::Ready`].
+pub const VERSION: u16 = 1;
+
+/// How many bytes of unacknowledged frames the supervisor keeps. It produces no artifact
+/// frames while the window is full.
+pub const WINDOW_BYTES: usize = 8 << 20;
+
+/// The most payload bytes put into one `Output`, `Chunk` or `Write` message, well below
+/// [`MAX_BODY_BYTES`] so that the envelope always fits.
+pub const MAX_PAYLOAD_BYTES: usize = 256 << 10;
