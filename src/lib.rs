@@ -1,1 +1,14 @@
-//! x
+//! The fumehood daemon: runs model-written code in single-use, hardened containers.
+//!
+//! The binary in `main.rs` is a thin shell over this library. `docs/architecture.md` tells how the
+//! parts belong together; each module starts with what it owns.
+
+pub mod ids;
+
+pub mod execution;
+
+pub mod config;
+
+pub mod runs;
+
+pub mod sandbox;

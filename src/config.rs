@@ -1,0 +1,16 @@
+//! The configuration: one struct per section, defaults as constants beside them, every mistake
+//! reported at once (contract section 6).
+//!
+//! Layers, later over earlier: defaults, the TOML file, `FUMEHOOD_<SECTION>__<KEY>` variables,
+//! flags. This is the only module that reads the process environment.
+
+mod layers;
+
+mod sections;
+
+mod validate;
+
+pub use layers::{ConfigError, Overrides, Sources, load};
+pub use sections::{
+    Api, App, Auth, Config, EngineSettings, Execution, LimitsSection, Llm, Pool, StoreSection,
+};

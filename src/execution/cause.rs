@@ -1,0 +1,161 @@
+//! Why an execution ended: one judgement from several facts, never from an exit code alone.
+//!
+//! A pure function from what the supervisor, the engine and the daemon itself know to status,
+//! cause and warnings. Sources: contract section 2.6, security.md findings 7 and 8, and invariant 7:
+//! our failures are never shown as the program's, nor the program's as ours.
+
+mod judge;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Number;
+
+use fumehood_protocol::message::Exited;
+
+pub use judge::judge;
+
+use super::result::Status;
+use super::spec::Limits;
+
+/// A limit that can end or cripple a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// Wall clock.
+    Time,
+    /// CPU time.
+    Cpu,
+    /// Memory, tmpfs and shared memory included.
+    Memory,
+    /// Processes and threads.
+    Processes,
+    /// Space or inodes of the workspace or of `/tmp`.
+    Disk,
+    /// Size of one file.
+    FileSize,
+}
+
+/// What kind of end it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CauseKind {
+    /// The program returned an exit code of its own accord.
+    Exited,
+    /// A signal that nobody on our side sent.
+    Signal,
+    /// A limit.
+    Limit,
+    /// A request.
+    Cancelled,
+    /// The engine, the host or the daemon.
+    Infrastructure,
+}
+
+/// The one complete reason, in words and numbers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cause {
+    /// What kind of end it was.
+    pub kind: CauseKind,
+    /// The limit, where one was the reason.
+    pub limit: Option<Limit>,
+    /// What the limit was set to: seconds, bytes or a count.
+    pub configured: Option<Number>,
+    /// What was measured, in the same unit.
+    pub observed: Option<Number>,
+    /// The facts that the judgement rests on.
+    pub evidence: Vec<String>,
+    /// A sentence for a person, with the remedy where there is one.
+    pub message: String,
+}
+
+/// What is known when an execution is over.
+#[derive(Debug, Clone)]
+pub struct Facts<'a> {
+    /// What the program was allowed.
+    pub limits: &'a Limits,
+    /// How it ended.
+    pub end: End<'a>,
+    /// The engine's word that the kernel killed something in the sandbox for memory, if the engine
+    /// was asked.
+    pub engine_saw_memory_kill: Option<bool>,
+    /// Expected files that are not there.
+    pub missing_expected_files: &'a [String],
+    /// The end of standard error, to corroborate what the kernel does not count.
+    pub stderr: &'a str,
+}
+
+/// How the conversation with the sandbox ended.
+#[derive(Debug, Clone)]
+pub enum End<'a> {
+    /// The supervisor reported the end of the main process.
+    Reported(&'a Exited),
+    /// The daemon destroyed the sandbox at the deadline because the supervisor had not ended the
+    /// program; wall clock in seconds.
+    KilledAtDeadline(f64),
+    /// The daemon destroyed the sandbox on request.
+    KilledOnCancel,
+    /// The sandbox went away without a report.
+    Lost(String),
+}
+
+/// What the facts mean.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verdict {
+    /// How it ended.
+    pub status: Status,
+    /// Exit code or negative signal number.
+    pub return_code: Option<i32>,
+    /// The reason.
+    pub cause: Cause,
+    /// What went wrong in the words of the interface; `None` where standard error says it.
+    pub error_info: Option<String>,
+    /// Notes that do not change the status.
+    pub warnings: Vec<String>,
+}
+
+impl Verdict {
+    /// An execution that the engine, the host or the daemon prevented or ended.
+    #[must_use]
+    pub fn infrastructure(message: String, evidence: Vec<String>) -> Self {
+        let cause = Cause {
+            kind: CauseKind::Infrastructure,
+            limit: None,
+            configured: None,
+            observed: None,
+            evidence,
+            message: message.clone(),
+        };
+        Self {
+            status: Status::Error,
+            return_code: None,
+            cause,
+            error_info: Some(message),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// An execution that was refused before anything was started (contract sections 2.2 and 2.3).
+    #[must_use]
+    pub fn refused(error_info: String) -> Self {
+        let cause = Cause {
+            kind: CauseKind::Exited,
+            limit: None,
+            configured: None,
+            observed: None,
+            evidence: vec!["nothing was started".to_owned()],
+            message: error_info.clone(),
+        };
+        Self {
+            status: Status::Failure,
+            return_code: Some(-1),
+            cause,
+            error_info: Some(error_info),
+            warnings: Vec::new(),
+        }
+    }
+}
+
+/// Formats seconds as the interface does: `120`, `2.5`.
+#[must_use]
+pub fn format_seconds(seconds: f64) -> String {
+    format!("{seconds}")
+}

@@ -1,0 +1,620 @@
+//! The judgement itself.
+
+use fumehood_protocol::message::{EndedBy, Ending, Exited, Filesystem};
+use serde_json::Number;
+
+use super::{Cause, CauseKind, End, Facts, Limit, Verdict, format_seconds};
+use crate::execution::result::Status;
+
+const MIB: u64 = 1 << 20;
+
+/// A file system with less free space than this counts as full: a write of one block would fail
+/// or nearly so.
+const FULL_BELOW_BYTES: u64 = 64 << 10;
+
+const SIGABRT: i32 = 6;
+const SIGBUS: i32 = 7;
+const SIGKILL: i32 = 9;
+const SIGXCPU: i32 = 24;
+const SIGXFSZ: i32 = 25;
+
+/// Judges how an execution ended.
+#[must_use]
+pub fn judge(facts: &Facts<'_>) -> Verdict {
+    match &facts.end {
+        End::KilledAtDeadline(wall) => timed_out(facts, *wall, "the daemon destroyed the sandbox"),
+        End::KilledOnCancel => cancelled("the daemon destroyed the sandbox"),
+        End::Lost(how) if facts.engine_saw_memory_kill == Some(true) => {
+            let evidence = vec![
+                how.clone(),
+                "the engine reports a kill for memory".to_owned(),
+            ];
+            limited(facts, Limit::Memory, None, evidence, Some(-SIGKILL))
+        }
+        End::Lost(how) => Verdict::infrastructure(
+            "The sandbox ended without a report: the engine or the host stopped it. \
+             The program is not at fault; submit the run again."
+                .to_owned(),
+            vec![how.clone()],
+        ),
+        End::Reported(exited) => reported(facts, exited),
+    }
+}
+
+fn reported(facts: &Facts<'_>, exited: &Exited) -> Verdict {
+    let wall = seconds(exited);
+    match (exited.ended_by, exited.ending) {
+        (EndedBy::Deadline, _) => timed_out(facts, wall, "the supervisor ended every process"),
+        (EndedBy::Cancel, _) => cancelled("the supervisor ended every process"),
+        (EndedBy::Program, Ending::Code(0)) => succeeded(facts, exited, wall),
+        (EndedBy::Program, ending) => failed(facts, exited, ending, wall),
+    }
+}
+
+fn succeeded(facts: &Facts<'_>, exited: &Exited, wall: f64) -> Verdict {
+    let missing = facts.missing_expected_files;
+    let (status, error_info) = if missing.is_empty() {
+        (Status::Success, None)
+    } else {
+        let text = format!("Missing expected output files: {}", missing.join(", "));
+        (Status::InvalidOutput, Some(text))
+    };
+    let mut message = format!("The program exited with code 0 after {wall:.3} s.");
+    if let Some(text) = &error_info {
+        message = format!("{message} {text}");
+    }
+    Verdict {
+        status,
+        return_code: Some(0),
+        cause: cause(CauseKind::Exited, message, vec!["exit code 0".to_owned()]),
+        error_info,
+        warnings: warnings(facts, exited),
+    }
+}
+
+fn failed(facts: &Facts<'_>, exited: &Exited, ending: Ending, wall: f64) -> Verdict {
+    let (return_code, how) = match ending {
+        Ending::Code(code) => (code, format!("exit code {code}")),
+        Ending::Signal(signal) => (-signal, format!("signal {signal}")),
+    };
+    if let Some((limit, observed, mut evidence)) = find_limit(facts, exited, ending) {
+        evidence.insert(0, how);
+        return limited(facts, limit, observed, evidence, Some(return_code));
+    }
+    let (kind, message) = match ending {
+        Ending::Code(code) => (
+            CauseKind::Exited,
+            format!(
+                "The program exited with code {code} after {wall:.3} s; see its standard error."
+            ),
+        ),
+        Ending::Signal(signal) => (
+            CauseKind::Signal,
+            format!(
+                "The program was ended by {} after {wall:.3} s.",
+                signal_name(signal)
+            ),
+        ),
+    };
+    Verdict {
+        status: Status::Failure,
+        return_code: Some(return_code),
+        cause: cause(kind, message, vec![how]),
+        error_info: None,
+        warnings: warnings(facts, exited),
+    }
+}
+
+/// The limit behind a failure, most certain sign first: counters of the kernel before the state of
+/// a file system, and both before the program's own words.
+fn find_limit(
+    facts: &Facts<'_>,
+    exited: &Exited,
+    ending: Ending,
+) -> Option<(Limit, Option<Number>, Vec<String>)> {
+    let usage = &exited.usage;
+    let signal = match ending {
+        Ending::Signal(signal) => Some(signal),
+        Ending::Code(_) => None,
+    };
+    if let Some(evidence) = memory_kill(facts, exited) {
+        return Some((
+            Limit::Memory,
+            usage.peak_memory_bytes.map(Number::from),
+            vec![evidence],
+        ));
+    }
+    if signal == Some(SIGXCPU) {
+        let used = usage.cpu_microseconds / 1_000_000;
+        return Some((Limit::Cpu, Some(used.into()), vec!["SIGXCPU".to_owned()]));
+    }
+    if signal == Some(SIGXFSZ) {
+        return Some((Limit::FileSize, None, vec!["SIGXFSZ".to_owned()]));
+    }
+    if let Some(shared) = usage.shared_memory_fullest.filter(|fs| is_full(fs))
+        && signal == Some(SIGBUS)
+    {
+        let evidence = "SIGBUS with /dev/shm full: raise shm_mb".to_owned();
+        return Some((
+            Limit::Memory,
+            Some(used_bytes(&shared).into()),
+            vec![evidence],
+        ));
+    }
+    if let Some(refusals) = usage.process_refusals.filter(|&count| count > 0) {
+        let evidence = format!("the kernel refused {refusals} new processes or threads");
+        return Some((
+            Limit::Processes,
+            Some(facts.limits.max_processes.into()),
+            vec![evidence],
+        ));
+    }
+    if let Some((place, fs)) = fullest(exited, facts.stderr) {
+        let evidence = format!(
+            "{place} had {} of {} bytes and {} of {} inodes free at its fullest",
+            fs.free_bytes, fs.total_bytes, fs.free_inodes, fs.total_inodes
+        );
+        return Some((Limit::Disk, Some(used_bytes(&fs).into()), vec![evidence]));
+    }
+    if mentions(facts.stderr, "File too large", 27) {
+        let evidence = "standard error reports EFBIG (File too large)".to_owned();
+        return Some((Limit::FileSize, None, vec![evidence]));
+    }
+    None
+}
+
+/// A process killed for memory, in words; the supervisor's counter and the engine's flag are two
+/// views of the same kernel event, and either may be missing.
+fn memory_kill(facts: &Facts<'_>, exited: &Exited) -> Option<String> {
+    match (exited.usage.memory_kills, facts.engine_saw_memory_kill) {
+        (Some(kills), _) if kills > 0 => Some(format!(
+            "the kernel killed {kills} processes of the sandbox for memory"
+        )),
+        (None, Some(true)) => Some("the engine reports a kill for memory".to_owned()),
+        _ => None,
+    }
+}
+
+fn fullest(exited: &Exited, stderr: &str) -> Option<(&'static str, Filesystem)> {
+    let places = [
+        ("the workspace", exited.usage.workspace_fullest),
+        ("/tmp", exited.usage.temporary_fullest),
+        ("/dev/shm", exited.usage.shared_memory_fullest),
+    ];
+    let said = mentions(stderr, "No space left on device", 28);
+    places
+        .into_iter()
+        .filter_map(|(place, fs)| Some((place, fs?)))
+        .find(|(_, fs)| {
+            // The supervisor looks every few milliseconds and can miss the very moment; the program's
+            // own report then counts if the file system was seen nearly full.
+            is_full(fs)
+                || (said
+                    && (fs.free_bytes < fs.total_bytes / 10
+                        || fs.free_inodes < fs.total_inodes / 10))
+        })
+}
+
+fn is_full(fs: &Filesystem) -> bool {
+    fs.total_bytes > 0 && (fs.free_bytes < FULL_BELOW_BYTES || fs.free_inodes == 0)
+}
+
+fn used_bytes(fs: &Filesystem) -> u64 {
+    fs.total_bytes.saturating_sub(fs.free_bytes)
+}
+
+fn mentions(stderr: &str, text: &str, errno: i32) -> bool {
+    stderr.contains(text) || stderr.contains(&format!("[Errno {errno}]"))
+}
+
+/// What a limit did to a program that did not fail over it.
+fn warnings(facts: &Facts<'_>, exited: &Exited) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if let Some(evidence) = memory_kill(facts, exited) {
+        warnings.push(format!(
+            "The memory limit of {} MiB was hit, the program itself went on: {evidence}.",
+            facts.limits.memory_mb
+        ));
+    }
+    if let Some(refusals) = exited.usage.process_refusals.filter(|&count| count > 0) {
+        warnings.push(format!(
+            "The limit of {} processes and threads was hit, the program itself went on: \
+             the kernel refused {refusals} new ones.",
+            facts.limits.max_processes
+        ));
+    }
+    if let Some((place, _)) = fullest(exited, "") {
+        warnings.push(format!(
+            "The program went on although {place} was full at some time."
+        ));
+    }
+    if exited.survivors > 0 {
+        warnings.push(format!(
+            "{} processes could not be ended by the supervisor; the sandbox was destroyed with them.",
+            exited.survivors
+        ));
+    }
+    warnings
+}
+
+fn timed_out(facts: &Facts<'_>, wall: f64, evidence: &str) -> Verdict {
+    let limit = facts.limits.timeout_seconds;
+    let text = format!(
+        "Execution timed out after {} seconds.",
+        format_seconds(limit)
+    );
+    Verdict {
+        status: Status::Timeout,
+        return_code: None,
+        cause: Cause {
+            kind: CauseKind::Limit,
+            limit: Some(Limit::Time),
+            configured: Number::from_f64(limit),
+            observed: Number::from_f64(wall),
+            evidence: vec![evidence.to_owned()],
+            message: format!("{text} Raise timeout_seconds if the work needs longer."),
+        },
+        error_info: Some(text),
+        warnings: Vec::new(),
+    }
+}
+
+fn cancelled(evidence: &str) -> Verdict {
+    let text = "Execution was cancelled.".to_owned();
+    Verdict {
+        status: Status::Cancelled,
+        return_code: None,
+        cause: cause(
+            CauseKind::Cancelled,
+            text.clone(),
+            vec![evidence.to_owned()],
+        ),
+        error_info: Some(text),
+        warnings: Vec::new(),
+    }
+}
+
+fn limited(
+    facts: &Facts<'_>,
+    limit: Limit,
+    observed: Option<Number>,
+    evidence: Vec<String>,
+    return_code: Option<i32>,
+) -> Verdict {
+    let limits = facts.limits;
+    let (configured, message) = match limit {
+        Limit::Time | Limit::Cpu => (
+            Number::from_f64(limits.timeout_seconds),
+            "The program used all its CPU time; raise timeout_seconds.".to_owned(),
+        ),
+        Limit::Memory => (
+            Some((limits.memory_mb * MIB).into()),
+            format!(
+                "The program reached the memory limit of {} MiB, which files in the workspace, in \
+                 /tmp and in /dev/shm count towards; raise memory_mb or use less.",
+                limits.memory_mb
+            ),
+        ),
+        Limit::Processes => (
+            Some(limits.max_processes.into()),
+            format!(
+                "The program reached the limit of {} processes and threads; raise max_processes \
+                 or start fewer.",
+                limits.max_processes
+            ),
+        ),
+        Limit::Disk => (
+            Some((limits.workspace_mb * MIB).into()),
+            format!(
+                "The program ran out of disk space: the workspace has {} MiB; raise workspace_mb \
+                 or write less.",
+                limits.workspace_mb
+            ),
+        ),
+        Limit::FileSize => (
+            Some((limits.workspace_mb * MIB).into()),
+            format!(
+                "The program wrote past the largest file size of {} MiB; raise workspace_mb or \
+                 write smaller files.",
+                limits.workspace_mb
+            ),
+        ),
+    };
+    Verdict {
+        status: Status::Failure,
+        return_code,
+        cause: Cause {
+            kind: CauseKind::Limit,
+            limit: Some(limit),
+            configured,
+            observed,
+            evidence,
+            message: message.clone(),
+        },
+        error_info: Some(message),
+        warnings: Vec::new(),
+    }
+}
+
+fn cause(kind: CauseKind, message: String, evidence: Vec<String>) -> Cause {
+    Cause {
+        kind,
+        limit: None,
+        configured: None,
+        observed: None,
+        evidence,
+        message,
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "microseconds of a run fit a double exactly"
+)]
+fn seconds(exited: &Exited) -> f64 {
+    exited.wall_microseconds as f64 / 1e6
+}
+
+fn signal_name(signal: i32) -> String {
+    let name = match signal {
+        2 => "SIGINT",
+        4 => "SIGILL",
+        SIGABRT => "SIGABRT",
+        SIGBUS => "SIGBUS (often shared memory: /dev/shm or a memory-mapped file was full)",
+        8 => "SIGFPE",
+        SIGKILL => "SIGKILL, sent inside the sandbox",
+        11 => "SIGSEGV (a crash in native code)",
+        13 => "SIGPIPE",
+        15 => "SIGTERM",
+        31 => "SIGSYS",
+        _ => return format!("signal {signal}"),
+    };
+    name.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use fumehood_protocol::message::{StreamTotals, Usage};
+
+    use super::*;
+    use crate::execution::spec::Limits;
+
+    fn limits() -> Limits {
+        Limits {
+            timeout_seconds: 5.0,
+            memory_mb: 256,
+            cpus: 1.0,
+            max_processes: 64,
+            workspace_mb: 32,
+            shm_mb: 16,
+            max_stdout_size_bytes: 100,
+            max_stderr_size_bytes: 100,
+            max_artifact_mb: 1,
+            max_artifact_files: 10,
+        }
+    }
+
+    fn totals() -> StreamTotals {
+        StreamTotals {
+            bytes: 0,
+            forwarded_bytes: 0,
+            tail: Vec::new(),
+        }
+    }
+
+    fn exited(ending: Ending, usage: Usage) -> Exited {
+        Exited {
+            ending,
+            ended_by: EndedBy::Program,
+            wall_microseconds: 1_500_000,
+            stdout: totals(),
+            stderr: totals(),
+            usage,
+            survivors: 0,
+        }
+    }
+
+    fn verdict(exited: &Exited, oom: Option<bool>, stderr: &str, missing: &[String]) -> Verdict {
+        judge(&Facts {
+            limits: &limits(),
+            end: End::Reported(exited),
+            engine_saw_memory_kill: oom,
+            missing_expected_files: missing,
+            stderr,
+        })
+    }
+
+    fn fs(free_bytes: u64, free_inodes: u64) -> Option<Filesystem> {
+        Some(Filesystem {
+            total_bytes: 32 << 20,
+            free_bytes,
+            total_inodes: 1000,
+            free_inodes,
+        })
+    }
+
+    #[test]
+    fn exit_zero_is_success_unless_expected_files_are_missing() {
+        let end = exited(Ending::Code(0), Usage::default());
+        assert_eq!(verdict(&end, None, "", &[]).status, Status::Success);
+        let missing = ["a.csv".to_owned(), "b.csv".to_owned()];
+        let verdict = verdict(&end, None, "", &missing);
+        assert_eq!(verdict.status, Status::InvalidOutput);
+        assert_eq!(verdict.return_code, Some(0));
+        let text = "Missing expected output files: a.csv, b.csv";
+        assert_eq!(verdict.error_info.as_deref(), Some(text));
+    }
+
+    #[test]
+    fn a_plain_failure_names_no_limit_and_leaves_the_words_to_stderr() {
+        let verdict = verdict(
+            &exited(Ending::Code(3), Usage::default()),
+            None,
+            "Traceback",
+            &[],
+        );
+        assert_eq!(
+            (verdict.status, verdict.return_code),
+            (Status::Failure, Some(3))
+        );
+        assert_eq!(
+            (verdict.cause.kind, verdict.cause.limit),
+            (CauseKind::Exited, None)
+        );
+        assert_eq!(verdict.error_info, None);
+    }
+
+    #[test]
+    fn a_signal_gives_its_negative_number() {
+        let verdict = verdict(&exited(Ending::Signal(11), Usage::default()), None, "", &[]);
+        assert_eq!(verdict.return_code, Some(-11));
+        assert_eq!(verdict.cause.kind, CauseKind::Signal);
+    }
+
+    #[test]
+    fn a_sigkill_that_no_limit_explains_is_a_signal_and_not_a_memory_limit() {
+        let usage = Usage {
+            memory_kills: Some(0),
+            ..Usage::default()
+        };
+        let verdict = verdict(&exited(Ending::Signal(9), usage), None, "", &[]);
+        assert_eq!(verdict.cause.kind, CauseKind::Signal);
+    }
+
+    #[test]
+    fn each_counter_names_its_limit() {
+        let table = [
+            (
+                Usage {
+                    memory_kills: Some(1),
+                    ..Usage::default()
+                },
+                Ending::Signal(9),
+                Limit::Memory,
+            ),
+            (
+                Usage {
+                    memory_kills: Some(1),
+                    ..Usage::default()
+                },
+                Ending::Code(1),
+                Limit::Memory,
+            ),
+            (
+                Usage {
+                    process_refusals: Some(2),
+                    ..Usage::default()
+                },
+                Ending::Code(1),
+                Limit::Processes,
+            ),
+            (
+                Usage {
+                    workspace_fullest: fs(0, 5),
+                    ..Usage::default()
+                },
+                Ending::Code(1),
+                Limit::Disk,
+            ),
+            (
+                Usage {
+                    workspace_fullest: fs(9 << 20, 0),
+                    ..Usage::default()
+                },
+                Ending::Code(1),
+                Limit::Disk,
+            ),
+            (
+                Usage {
+                    shared_memory_fullest: fs(0, 5),
+                    ..Usage::default()
+                },
+                Ending::Signal(7),
+                Limit::Memory,
+            ),
+            (Usage::default(), Ending::Signal(25), Limit::FileSize),
+            (Usage::default(), Ending::Signal(24), Limit::Cpu),
+        ];
+        for (usage, ending, limit) in table {
+            let verdict = verdict(&exited(ending, usage), None, "", &[]);
+            assert_eq!(verdict.cause.limit, Some(limit), "{usage:?} {ending:?}");
+            assert_eq!(verdict.cause.kind, CauseKind::Limit);
+            assert_eq!(verdict.status, Status::Failure);
+            assert!(verdict.error_info.is_some());
+        }
+    }
+
+    #[test]
+    fn the_programs_words_count_only_where_nothing_else_can_tell() {
+        let said = "OSError: [Errno 27] File too large";
+        let end = exited(Ending::Code(1), Usage::default());
+        assert_eq!(
+            verdict(&end, None, said, &[]).cause.limit,
+            Some(Limit::FileSize)
+        );
+        let said = "OSError: [Errno 28] No space left on device";
+        assert_eq!(verdict(&end, None, said, &[]).cause.limit, None);
+        let usage = Usage {
+            workspace_fullest: fs(1 << 20, 500),
+            ..Usage::default()
+        };
+        let end = exited(Ending::Code(1), usage);
+        assert_eq!(
+            verdict(&end, None, said, &[]).cause.limit,
+            Some(Limit::Disk)
+        );
+        assert_eq!(verdict(&end, None, "", &[]).cause.limit, None);
+    }
+
+    #[test]
+    fn a_killed_child_of_a_successful_program_is_a_warning() {
+        let usage = Usage {
+            memory_kills: Some(1),
+            ..Usage::default()
+        };
+        let verdict = verdict(&exited(Ending::Code(0), usage), Some(true), "", &[]);
+        assert_eq!(
+            (verdict.status, verdict.cause.limit),
+            (Status::Success, None)
+        );
+        assert!(verdict.warnings[0].contains("memory limit of 256 MiB"));
+    }
+
+    #[test]
+    fn the_deadline_wins_over_the_signal_that_enforced_it() {
+        let mut end = exited(Ending::Signal(9), Usage::default());
+        end.ended_by = EndedBy::Deadline;
+        let verdict = verdict(&end, None, "", &[]);
+        assert_eq!(
+            (verdict.status, verdict.return_code),
+            (Status::Timeout, None)
+        );
+        let text = "Execution timed out after 5 seconds.";
+        assert_eq!(verdict.error_info.as_deref(), Some(text));
+    }
+
+    #[test]
+    fn a_lost_sandbox_is_ours_unless_the_engine_saw_a_memory_kill() {
+        let lost = |oom| {
+            judge(&Facts {
+                limits: &limits(),
+                end: End::Lost("the stream ended".to_owned()),
+                engine_saw_memory_kill: oom,
+                missing_expected_files: &[],
+                stderr: "",
+            })
+        };
+        for oom in [None, Some(false)] {
+            let verdict = lost(oom);
+            assert_eq!((verdict.status, verdict.return_code), (Status::Error, None));
+            assert_eq!(verdict.cause.kind, CauseKind::Infrastructure);
+        }
+        assert_eq!(lost(Some(true)).cause.limit, Some(Limit::Memory));
+    }
+
+    #[test]
+    fn seconds_are_written_as_the_interface_does() {
+        assert_eq!(format_seconds(120.0), "120");
+        assert_eq!(format_seconds(2.5), "2.5");
+    }
+}

@@ -1,0 +1,29 @@
+//! Runs: the core of the daemon.
+//!
+//! Owns what a run is, its states, the durable record of it, the fair queue and the service that
+//! moves runs from one state to the next. Knows neither HTTP nor containers: how a run is carried
+//! out is behind [`service::Orchestrator`], where it is kept is behind [`store::Store`].
+
+pub mod request;
+
+pub mod admission;
+
+pub mod dataset_path;
+
+pub mod record;
+
+pub mod state;
+
+pub mod store;
+
+pub mod queue;
+
+pub mod events;
+
+pub mod service;
+
+pub mod recovery;
+
+pub use record::{Episode, RunOutcome, RunRecord};
+pub use request::RunRequest;
+pub use service::RunService;

@@ -1,0 +1,88 @@
+//! What is kept about a run, and about each turn of it.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::request::RunRequest;
+use super::state::RunState;
+use crate::execution::ExecutionResult;
+use crate::ids::{ClientKey, RunId};
+
+/// A run as the store has it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunRecord {
+    /// Its id.
+    pub id: RunId,
+    /// Its place in the order of acceptance.
+    pub sequence: i64,
+    /// Whose it is.
+    pub client: ClientKey,
+    /// What was asked for.
+    pub request: RunRequest,
+    /// Where it is.
+    pub state: RunState,
+    /// When it was accepted.
+    pub accepted_at: Timestamp,
+}
+
+/// How a run ended, and what the client sees of it (contract section 1).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunOutcome {
+    /// Success, failure or cancellation.
+    pub ending: Ending,
+    /// Recorded episodes.
+    pub iterations: u32,
+    /// The `metrics` object of the script's `summary.json`, untouched.
+    pub final_metrics: Option<Map<String, Value>>,
+    /// `exec_…/predictions.csv`.
+    pub prediction_artifact_reference: Option<String>,
+    /// `exec_…/models`.
+    pub model_artifact_reference: Option<String>,
+    /// Seconds of the last execution.
+    pub execution_duration: Option<f64>,
+    /// The last error's category, or why the run died.
+    pub final_error: Option<String>,
+}
+
+/// The three ways a run ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// The program did what was asked.
+    Success,
+    /// It did not, or could not be run.
+    Fail,
+    /// On request.
+    Cancelled,
+}
+
+/// One turn of the loop: a program, its execution and the judgement (contract section 3).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Episode {
+    /// Its id.
+    pub episode_id: Uuid,
+    /// The run it belongs to.
+    pub run_id: RunId,
+    /// From 1.
+    pub iteration: u32,
+    /// When it was recorded.
+    pub timestamp: Timestamp,
+    /// What the execution did.
+    pub execution: ExecutionResult,
+    /// The program's SHA-256; the program itself is stored, never served.
+    pub code_sha256: String,
+    /// The program's size in bytes.
+    pub code_bytes: u64,
+    /// `FINISH` or `FIX`; `None` for a given program, which nobody judges.
+    pub judge_decision: Option<String>,
+    /// The judge's reason.
+    pub judge_reason: Option<String>,
+    /// What happened, in one sentence.
+    pub summary: String,
+    /// What to do about a failure.
+    pub suggested_fix: Option<String>,
+    /// The kind of a failure.
+    pub error_category: Option<String>,
+}

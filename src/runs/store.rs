@@ -1,0 +1,165 @@
+//! Where runs are kept. The trait is what the service needs; [`sqlite`] is the embedded store.
+
+pub mod sqlite;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+
+use super::record::{Episode, RunRecord};
+use super::request::RunRequest;
+use super::state::Event;
+use crate::execution::Artifact;
+use crate::ids::{ClientKey, ExecutionId, RunId};
+
+/// A run that is to be kept.
+#[derive(Debug, Clone)]
+pub struct NewRun {
+    /// Its id.
+    pub id: RunId,
+    /// Whose it is.
+    pub client: ClientKey,
+    /// What was asked for.
+    pub request: RunRequest,
+    /// When.
+    pub accepted_at: Timestamp,
+    /// The client's key for repeating the request safely.
+    pub idempotency: Option<IdempotencyKey>,
+}
+
+/// A client's key and the fingerprint of what it sent with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdempotencyKey {
+    /// As sent.
+    pub key: String,
+    /// SHA-256 of the request body, lower case hexadecimal.
+    pub fingerprint: String,
+}
+
+/// What became of a submission.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Inserted {
+    /// It is kept, under its own id.
+    New,
+    /// The same key and fingerprint were there before: this is the run.
+    Repeated(RunId),
+    /// The same key came with another body.
+    KeyReused,
+    /// As many runs are waiting as are allowed.
+    QueueFull,
+}
+
+/// Which runs to list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RunFilter {
+    /// Only runs with this status, as the interface writes it.
+    pub status: Option<String>,
+    /// Only runs accepted before the one with this sequence number.
+    pub before: Option<i64>,
+    /// At most so many.
+    pub limit: u32,
+}
+
+/// An execution that was started or about to be when the daemon went away.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenExecution {
+    /// Its id.
+    pub id: ExecutionId,
+    /// Its run.
+    pub run_id: RunId,
+}
+
+/// A failing store. Final for the operation; the caller reports it as the daemon's fault.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The store cannot be opened.
+    #[error("the store at {path} cannot be opened: check that its directory is writable")]
+    Open {
+        /// Where.
+        path: String,
+        /// Why.
+        #[source]
+        source: sqlx::Error,
+    },
+    /// Another daemon uses it.
+    #[error(
+        "the store at {path} is in use by another fumehood: stop it or give this one its own state directory"
+    )]
+    InUse {
+        /// Where.
+        path: String,
+    },
+    /// It was written by a newer version.
+    #[error(
+        "the store has schema version {found}, this version knows up to {known}: upgrade fumehood"
+    )]
+    TooNew {
+        /// In the file.
+        found: i64,
+        /// In this program.
+        known: i64,
+    },
+    /// It is damaged.
+    #[error("the store is damaged ({0}); nothing was changed, restore it from a backup")]
+    Corrupt(String),
+    /// A statement failed.
+    #[error("the store failed to {operation}")]
+    Failed {
+        /// What was to be done.
+        operation: &'static str,
+        /// Why.
+        #[source]
+        source: sqlx::Error,
+    },
+    /// A record cannot be read back.
+    #[error("a record of the store cannot be read")]
+    Unreadable(#[source] serde_json::Error),
+}
+
+/// The durable record of runs. Every method that changes something returns after the change is on
+/// disk (invariant 2).
+#[async_trait]
+pub trait Store: Send + Sync + std::fmt::Debug {
+    /// Keeps a new run, its key in the same transaction, unless `max_queued` are waiting already.
+    async fn insert(&self, run: &NewRun, max_queued: u32) -> Result<Inserted, StoreError>;
+
+    /// A run, or `None` if there is none with this id.
+    async fn get(&self, id: RunId) -> Result<Option<RunRecord>, StoreError>;
+
+    /// Runs, newest first.
+    async fn list(&self, filter: &RunFilter) -> Result<Vec<RunRecord>, StoreError>;
+
+    /// Every waiting run, in order of acceptance.
+    async fn queued(&self) -> Result<Vec<RunRecord>, StoreError>;
+
+    /// Every run that is `RUNNING` in the store.
+    async fn running(&self) -> Result<Vec<RunRecord>, StoreError>;
+
+    /// Applies `event` to the run's state in one transaction, as one compare-and-set. Gives the
+    /// record after it; `Err(Refused)` inside if the state machine refused; `None` if unknown.
+    async fn apply(
+        &self,
+        id: RunId,
+        event: Event,
+    ) -> Result<Option<Result<RunRecord, super::state::Refused>>, StoreError>;
+
+    /// Writes down that an execution is about to be created, before it is.
+    async fn plan_execution(&self, execution: &OpenExecution) -> Result<(), StoreError>;
+
+    /// Keeps an episode with its program; its execution is open no more.
+    async fn add_episode(&self, episode: &Episode, code: &str) -> Result<(), StoreError>;
+
+    /// The episodes of a run, in order.
+    async fn episodes(&self, id: RunId) -> Result<Vec<Episode>, StoreError>;
+
+    /// The artifacts of a run's last episode.
+    async fn artifacts(&self, id: RunId) -> Result<Vec<Artifact>, StoreError>;
+
+    /// Executions planned but never recorded: what a daemon that went away left open.
+    async fn open_executions(&self) -> Result<Vec<OpenExecution>, StoreError>;
+
+    /// Closes an open execution that will never be recorded.
+    async fn abandon_execution(&self, id: &ExecutionId) -> Result<(), StoreError>;
+
+    /// Finishes outstanding work and closes the files.
+    async fn close(&self);
+}
