@@ -1,0 +1,107 @@
+//! The HTTP interface (contract section 1).
+//!
+//! Owns routes, JSON shapes and the one mapping from errors to answers. Decides nothing about
+//! runs: a handler parses, calls the service, and converts. No answer holds a program, an absolute
+//! path, a variable of the environment, or an error's internals.
+
+mod router;
+
+mod serve;
+
+mod layers;
+
+mod error;
+
+mod body;
+
+mod extract;
+
+mod health;
+
+mod settings;
+
+mod runs;
+
+mod views;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use router::router;
+pub use serve::{Peer, ServeSettings, serve};
+
+use crate::config::Config;
+use crate::ids::ClientKey;
+use crate::runs::RunService;
+use crate::runs::admission::Rules;
+
+/// Whether the daemon can do its work. Implemented where the parts are wired.
+#[async_trait]
+pub trait Readiness: Send + Sync + std::fmt::Debug {
+    /// Why it cannot, in words without paths or addresses; empty if it can. Must be bounded in
+    /// time.
+    async fn check(&self) -> Vec<String>;
+}
+
+/// What the interface is built from.
+#[derive(Debug)]
+pub struct ApiParts {
+    /// The runs.
+    pub runs: Arc<RunService>,
+    /// The effective configuration.
+    pub config: Arc<Config>,
+    /// The image that is used where the configuration names none.
+    pub built_image: String,
+    /// Asked by `GET /ready`.
+    pub readiness: Arc<dyn Readiness>,
+    /// Cancelled when the daemon goes down: waiting requests are answered at once.
+    pub shutdown: CancellationToken,
+    /// Owns what must not end with a client's connection.
+    pub tasks: TaskTracker,
+}
+
+/// What every handler gets.
+#[derive(Debug, Clone)]
+pub struct ApiState {
+    runs: Arc<RunService>,
+    config: Arc<Config>,
+    rules: Arc<Rules>,
+    readiness: Arc<dyn Readiness>,
+    shutdown: CancellationToken,
+    tasks: TaskTracker,
+    body_budget: Arc<Semaphore>,
+}
+
+impl ApiState {
+    /// The state of an interface over these parts.
+    #[must_use]
+    pub fn new(parts: ApiParts) -> Self {
+        let ApiParts {
+            runs,
+            config,
+            built_image,
+            readiness,
+            shutdown,
+            tasks,
+        } = parts;
+        Self {
+            runs,
+            rules: Arc::new(Rules::new(&config, &built_image)),
+            readiness,
+            shutdown,
+            tasks,
+            body_budget: Arc::new(body::budget(config.api.max_body_bytes)),
+            config,
+        }
+    }
+}
+
+/// Whose request it is: for as long as there are no tokens, the address it came from.
+fn client_key(address: Option<IpAddr>) -> ClientKey {
+    ClientKey(address.map_or_else(|| "local".to_owned(), |ip| ip.to_canonical().to_string()))
+}

@@ -1,0 +1,32 @@
+//! Whether the daemon is there, and whether it can work.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+
+use super::ApiState;
+
+/// `GET /health`: the replaced system's answer.
+pub(super) async fn health() -> Json<Value> {
+    Json(json!({ "status": "ok", "version": env!("CARGO_PKG_VERSION") }))
+}
+
+/// `GET /live`: the process answers.
+pub(super) async fn live() -> Json<Value> {
+    Json(json!({ "status": "ok" }))
+}
+
+/// `GET /ready`: runs can be accepted and carried out.
+pub(super) async fn ready(State(state): State<ApiState>) -> (StatusCode, Json<Value>) {
+    let mut reasons = state.readiness.check().await;
+    if state.shutdown.is_cancelled() {
+        reasons.push("the daemon is shutting down".to_owned());
+    }
+    if reasons.is_empty() {
+        (StatusCode::OK, Json(json!({ "status": "ready" })))
+    } else {
+        let body = json!({ "status": "unavailable", "reasons": reasons });
+        (StatusCode::SERVICE_UNAVAILABLE, Json(body))
+    }
+}

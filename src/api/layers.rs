@@ -1,0 +1,55 @@
+//! What happens to every answer: fixed headers, one log line per failure of ours, and an answer
+//! even if a handler panics.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::panic::AssertUnwindSafe;
+
+use axum::extract::{MatchedPath, Request};
+use axum::http::HeaderValue;
+use axum::http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use futures_util::FutureExt as _;
+
+use super::error::{ApiError, Failure};
+
+pub(super) async fn set_headers(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+pub(super) async fn log_failures(request: Request, next: Next) -> Response {
+    let method = request.method().clone();
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let response = next.run(request).await;
+    if let Some(Failure(error)) = response.extensions().get() {
+        // The route and not the path, which is the client's text.
+        let route = route.as_ref().map_or("-", MatchedPath::as_str);
+        let status = response.status().as_u16();
+        tracing::error!(%method, route, status, error = chain(error.as_ref()), "request failed");
+    }
+    response
+}
+
+pub(super) async fn answer_panics(request: Request, next: Next) -> Response {
+    // The panic's message is written by the panic hook; what a handler held is dropped.
+    AssertUnwindSafe(next.run(request))
+        .catch_unwind()
+        .await
+        .unwrap_or_else(|_| ApiError::Panicked.into_response())
+}
+
+/// An error with everything that caused it, on one line.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let _infallible = write!(text, ": {cause}");
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,141 @@
+use axum::routing::get;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::task::JoinHandle;
+
+use super::*;
+
+struct Server {
+    address: SocketAddr,
+    shutdown: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+async fn server(max_connections: usize, idle: Duration, drain: Duration) -> Server {
+    let shutdown = CancellationToken::new();
+    let slow = shutdown.clone();
+    let router = Router::new()
+        .route(
+            "/",
+            get(async |request: Request| {
+                request
+                    .extensions()
+                    .get::<Peer>()
+                    .unwrap()
+                    .0
+                    .ip()
+                    .to_string()
+            }),
+        )
+        .route("/at-shutdown", get(async move || slow.cancelled().await))
+        .route("/never", get(std::future::pending::<()>))
+        .route("/large", get(async || vec![b'x'; 64 << 20]));
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let settings = ServeSettings {
+        max_connections,
+        idle_timeout: idle,
+        drain_timeout: drain,
+    };
+    let task = TaskTracker::new().spawn(serve(listener, router, settings, shutdown.clone()));
+    Server {
+        address,
+        shutdown,
+        task,
+    }
+}
+
+impl Server {
+    async fn connect(&self, text: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        stream.write_all(text.as_bytes()).await.unwrap();
+        stream
+    }
+
+    async fn ask(&self, text: &str) -> String {
+        rest(self.connect(text).await).await
+    }
+}
+
+async fn rest(mut stream: TcpStream) -> String {
+    let mut bytes = Vec::new();
+    let read = stream.read_to_end(&mut bytes);
+    let _reset = timeout(Duration::from_secs(20), read).await.unwrap();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+const LONG: Duration = Duration::from_secs(20);
+const SHORT: Duration = Duration::from_millis(200);
+
+#[tokio::test]
+async fn a_handler_sees_where_a_request_came_from() {
+    let server = server(10, LONG, LONG).await;
+    let answer = server
+        .ask("GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        .await;
+    assert!(answer.ends_with("127.0.0.1"), "{answer}");
+    server.shutdown.cancel();
+    server.task.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_slow_or_huge_head_is_cut_off() {
+    let server = server(10, SHORT, LONG).await;
+    server.ask("GET / HTTP/1.1\r\nhost:").await;
+    server.ask("").await;
+    let many = "x: y\r\n".repeat(200);
+    let answer = server.ask(&format!("GET / HTTP/1.1\r\n{many}\r\n")).await;
+    assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
+    let long = "y".repeat(60 << 10);
+    let answer = server
+        .ask(&format!("GET / HTTP/1.1\r\na: {long}\r\nb: {long}\r\n\r\n"))
+        .await;
+    assert!(
+        answer.is_empty() || answer.starts_with("HTTP/1.1 431"),
+        "{answer}"
+    );
+}
+
+#[tokio::test]
+async fn a_client_that_takes_nothing_loses_its_connection() {
+    let server = server(1, SHORT, LONG).await;
+    let _lazy = server
+        .connect("GET /large HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await;
+    // The only place is free again once the first connection is given up.
+    let answer = server
+        .ask("GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        .await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}
+
+#[tokio::test]
+async fn on_shutdown_answers_get_out_and_idle_connections_end() {
+    let server = server(10, LONG, LONG).await;
+    let idle = server.connect("").await;
+    let waiting = server
+        .connect("GET /at-shutdown HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await;
+    let warm = server
+        .ask("GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        .await;
+    assert!(warm.starts_with("HTTP/1.1 200"));
+    server.shutdown.cancel();
+    assert!(rest(waiting).await.starts_with("HTTP/1.1 200"));
+    assert_eq!(rest(idle).await, "");
+    timeout(LONG, server.task).await.unwrap().unwrap();
+    assert!(TcpStream::connect(server.address).await.is_err());
+}
+
+#[tokio::test]
+async fn on_shutdown_nobody_is_waited_for_without_bound() {
+    let server = server(10, LONG, SHORT).await;
+    let stuck = server
+        .connect("GET /never HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await;
+    server
+        .ask("GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        .await;
+    server.shutdown.cancel();
+    timeout(LONG, server.task).await.unwrap().unwrap();
+    assert_eq!(rest(stuck).await, "");
+}
