@@ -12,3 +12,5 @@ pub mod config;
 pub mod runs;
 
 pub mod sandbox;
+
+pub mod api;
