@@ -1,1 +1,252 @@
-//! (being written)
+//! Whose turn it is: a bounded queue that is first-in first-out for each client and takes turns
+//! between clients.
+//!
+//! A pure data structure, without clock, lock or I/O. A client with one run waits for at most one
+//! run of each other client, however many those have waiting.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::ids::{ClientKey, RunId};
+
+/// The queue has no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the queue is full")]
+pub struct Full;
+
+/// The waiting runs.
+#[derive(Debug)]
+pub struct FairQueue {
+    /// The runs of each client that has any, in order of acceptance; never empty.
+    lanes: HashMap<ClientKey, VecDeque<RunId>>,
+    /// Every client that has a lane, once; the next in turn first.
+    turns: VecDeque<ClientKey>,
+    /// Whose each waiting run is.
+    owners: HashMap<RunId, ClientKey>,
+    capacity: usize,
+}
+
+impl FairQueue {
+    /// An empty queue for at most `capacity` runs.
+    #[must_use]
+    pub fn new(capacity: usize) -> Self {
+        Self {
+            lanes: HashMap::new(),
+            turns: VecDeque::new(),
+            owners: HashMap::new(),
+            capacity,
+        }
+    }
+
+    /// Puts a run behind the others of its client. A run that waits already stays where it is.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] if there is no room.
+    pub fn push(&mut self, client: ClientKey, id: RunId) -> Result<(), Full> {
+        if self.owners.contains_key(&id) {
+            return Ok(());
+        }
+        if self.owners.len() >= self.capacity {
+            return Err(Full);
+        }
+        self.owners.insert(id, client.clone());
+        match self.lanes.get_mut(&client) {
+            Some(lane) => lane.push_back(id),
+            None => {
+                self.turns.push_back(client.clone());
+                self.lanes.insert(client, VecDeque::from([id]));
+            }
+        }
+        Ok(())
+    }
+
+    /// Undoes [`FairQueue::pop`]: the run is the next again. It had its place, so there is room.
+    pub fn put_back(&mut self, client: ClientKey, id: RunId) {
+        if self.owners.insert(id, client.clone()).is_some() {
+            return;
+        }
+        self.turns.retain(|turn| *turn != client);
+        self.lanes.entry(client.clone()).or_default().push_front(id);
+        self.turns.push_front(client);
+    }
+
+    /// Takes the run whose turn it is.
+    pub fn pop(&mut self) -> Option<(ClientKey, RunId)> {
+        let client = self.turns.pop_front()?;
+        let lane = self.lanes.get_mut(&client)?;
+        let id = lane.pop_front()?;
+        if lane.is_empty() {
+            self.lanes.remove(&client);
+        } else {
+            self.turns.push_back(client.clone());
+        }
+        self.owners.remove(&id);
+        Some((client, id))
+    }
+
+    /// Takes a run out, wherever it is; tells whether it was there.
+    pub fn remove(&mut self, id: RunId) -> bool {
+        let Some(client) = self.owners.remove(&id) else {
+            return false;
+        };
+        if let Some(lane) = self.lanes.get_mut(&client) {
+            lane.retain(|waiting| *waiting != id);
+            if lane.is_empty() {
+                self.lanes.remove(&client);
+                self.turns.retain(|turn| *turn != client);
+            }
+        }
+        true
+    }
+
+    /// How many runs will be started before this one if nothing changes; `None` if it does not
+    /// wait.
+    #[must_use]
+    pub fn position(&self, id: RunId) -> Option<usize> {
+        let client = self.owners.get(&id)?;
+        let rounds = self.lanes.get(client)?.iter().position(|w| *w == id)?;
+        let turn = self.turns.iter().position(|turn| turn == client)?;
+        let before = self.turns.iter().enumerate().map(|(other, key)| {
+            let waiting = self.lanes.get(key).map_or(0, VecDeque::len);
+            waiting.min(if other < turn { rounds + 1 } else { rounds })
+        });
+        Some(before.sum())
+    }
+
+    /// How many runs wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.owners.len()
+    }
+
+    /// Whether none waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.owners.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn client(name: u8) -> ClientKey {
+        ClientKey(format!("client {name}"))
+    }
+
+    fn push(queue: &mut FairQueue, name: u8) -> RunId {
+        let id = RunId::random();
+        queue.push(client(name), id).unwrap();
+        id
+    }
+
+    #[test]
+    fn one_run_is_not_behind_another_clients_hundred() {
+        let mut queue = FairQueue::new(1000);
+        for _ in 0..100 {
+            push(&mut queue, 1);
+        }
+        let single = push(&mut queue, 2);
+        assert_eq!(queue.position(single), Some(1));
+        queue.pop();
+        assert_eq!(queue.pop(), Some((client(2), single)));
+    }
+
+    #[test]
+    fn a_full_queue_refuses_and_has_room_again_after_a_removal() {
+        let mut queue = FairQueue::new(2);
+        let first = push(&mut queue, 1);
+        push(&mut queue, 1);
+        assert_eq!(queue.push(client(2), RunId::random()), Err(Full));
+        assert!(queue.remove(first));
+        assert!(!queue.remove(first));
+        push(&mut queue, 2);
+    }
+
+    #[test]
+    fn a_run_put_back_is_the_next_again() {
+        let mut queue = FairQueue::new(9);
+        for name in [1, 1, 2, 3] {
+            push(&mut queue, name);
+        }
+        for _ in 0..4 {
+            let (owner, id) = queue.pop().unwrap();
+            queue.put_back(owner.clone(), id);
+            assert_eq!(queue.position(id), Some(0));
+            assert_eq!(queue.pop(), Some((owner, id)));
+        }
+        assert!(queue.is_empty());
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Push(u8),
+        Pop,
+        Remove(usize),
+        PutBack,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => (0u8..5).prop_map(Step::Push),
+            2 => Just(Step::Pop),
+            1 => any::<usize>().prop_map(Step::Remove),
+            1 => Just(Step::PutBack),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn runs_leave_in_order_per_client_at_their_predicted_place(
+            steps in prop::collection::vec(step(), 0..60),
+        ) {
+            let mut queue = FairQueue::new(20);
+            let mut accepted: Vec<(ClientKey, RunId)> = Vec::new();
+            for step in steps {
+                match step {
+                    Step::Push(name) => {
+                        let id = RunId::random();
+                        if queue.push(client(name), id).is_ok() {
+                            accepted.push((client(name), id));
+                        } else {
+                            prop_assert_eq!(queue.len(), 20);
+                        }
+                    }
+                    Step::Pop => {
+                        if let Some(popped) = queue.pop() {
+                            accepted.retain(|other| *other != popped);
+                        }
+                    }
+                    Step::Remove(index) if !accepted.is_empty() => {
+                        let (_, id) = accepted.remove(index % accepted.len());
+                        prop_assert!(queue.remove(id));
+                    }
+                    Step::Remove(_) => {}
+                    Step::PutBack => {
+                        if let Some((owner, id)) = queue.pop() {
+                            queue.put_back(owner, id);
+                        }
+                    }
+                }
+                prop_assert_eq!(queue.len(), accepted.len());
+            }
+            let places: HashMap<RunId, Option<usize>> =
+                accepted.iter().map(|(_, id)| (*id, queue.position(*id))).collect();
+            let mut left = Vec::new();
+            while let Some((owner, id)) = queue.pop() {
+                prop_assert_eq!(places[&id], Some(left.len()));
+                left.push((owner, id));
+            }
+            prop_assert_eq!(left.len(), accepted.len());
+            for name in 0..5 {
+                let of = |runs: &[(ClientKey, RunId)]| -> Vec<RunId> {
+                    let own = runs.iter().filter(|(owner, _)| *owner == client(name));
+                    own.map(|(_, id)| *id).collect()
+                };
+                prop_assert_eq!(of(&left), of(&accepted));
+            }
+        }
+    }
+}
