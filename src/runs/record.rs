@@ -46,6 +46,22 @@ pub struct RunOutcome {
     pub final_error: Option<String>,
 }
 
+impl RunOutcome {
+    /// A run that was cut short from outside: what its recorded episodes say, and why it ended.
+    #[must_use]
+    pub fn cut_short(ending: Ending, final_error: String, episodes: &[Episode]) -> Self {
+        Self {
+            ending,
+            iterations: u32::try_from(episodes.len()).unwrap_or(u32::MAX),
+            final_metrics: None,
+            prediction_artifact_reference: None,
+            model_artifact_reference: None,
+            execution_duration: episodes.last().map(|e| e.execution.duration_seconds),
+            final_error: Some(final_error),
+        }
+    }
+}
+
 /// The three ways a run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
