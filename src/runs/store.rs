@@ -1,4 +1,8 @@
 //! Where runs are kept. The trait is what the service needs; [`sqlite`] is the embedded store.
+//!
+//! Owns the durable record and its guarantees: what was acknowledged is on disk, and a terminal
+//! state is written once. Decides nothing about runs: which state follows which is
+//! [`RunState::after`](super::state::RunState::after).
 
 pub mod sqlite;
 
@@ -44,7 +48,7 @@ pub enum Inserted {
     Repeated(RunId),
     /// The same key came with another body.
     KeyReused,
-    /// As many runs are waiting as are allowed.
+    /// As many runs are unfinished as are allowed.
     QueueFull,
 }
 
@@ -113,39 +117,81 @@ pub enum StoreError {
     /// A record cannot be read back.
     #[error("a record of the store cannot be read")]
     Unreadable(#[source] serde_json::Error),
+    /// The disk is nearly full: what is left is for the runs that are already accepted.
+    #[error("the disk of the store has {free} bytes left, new runs need {floor}: free some space")]
+    LowSpace {
+        /// Bytes available.
+        free: u64,
+        /// Bytes kept for accepted runs.
+        floor: u64,
+    },
+    /// The run is not being carried out, so nothing may be started or recorded for it.
+    #[error("the run {0} is not being carried out")]
+    NotRunning(RunId),
+    /// A flush to disk failed before: what is on disk is uncertain, so nothing more is written.
+    #[error("the store could not be flushed to disk: check the disk and restart fumehood")]
+    Unflushed,
+}
+
+impl StoreError {
+    /// Whether the same operation may succeed a little later without anybody's help.
+    #[must_use]
+    pub fn retryable(&self) -> bool {
+        match self {
+            Self::Failed { .. } | Self::LowSpace { .. } => true,
+            Self::Open { .. }
+            | Self::InUse { .. }
+            | Self::TooNew { .. }
+            | Self::Corrupt(_)
+            | Self::Unreadable(_)
+            | Self::NotRunning(_)
+            | Self::Unflushed => false,
+        }
+    }
 }
 
 /// The durable record of runs. Every method that changes something returns after the change is on
-/// disk (invariant 2).
+/// disk (invariant 2). Dropping the future of one either leaves the change out or makes all of it.
+///
+/// Records come as *outlines* unless said otherwise: the texts of programs are empty and input
+/// files have names but no bytes, because those can be megabytes each and only carrying a run
+/// out needs them.
 #[async_trait]
 pub trait Store: Send + Sync + std::fmt::Debug {
-    /// Keeps a new run, its key in the same transaction, unless `max_queued` are waiting already.
-    async fn insert(&self, run: &NewRun, max_queued: u32) -> Result<Inserted, StoreError>;
+    /// Keeps a new run, its key in the same transaction, unless `max_unfinished` runs are waiting
+    /// or being carried out already. A repeated key is recognised even then.
+    async fn insert(&self, run: &NewRun, max_unfinished: u32) -> Result<Inserted, StoreError>;
 
-    /// A run, or `None` if there is none with this id.
+    /// The outline of a run, or `None` if there is none with this id.
     async fn get(&self, id: RunId) -> Result<Option<RunRecord>, StoreError>;
 
-    /// Runs, newest first.
+    /// A run with its programs and input files, or `None` if there is none with this id.
+    async fn get_complete(&self, id: RunId) -> Result<Option<RunRecord>, StoreError>;
+
+    /// Outlines of runs, newest first.
     async fn list(&self, filter: &RunFilter) -> Result<Vec<RunRecord>, StoreError>;
 
-    /// Every waiting run, in order of acceptance.
+    /// The outline of every waiting run, in order of acceptance.
     async fn queued(&self) -> Result<Vec<RunRecord>, StoreError>;
 
-    /// Every run that is `RUNNING` in the store.
+    /// The outline of every run that is `RUNNING` in the store, in order of acceptance.
     async fn running(&self) -> Result<Vec<RunRecord>, StoreError>;
 
     /// Applies `event` to the run's state in one transaction, as one compare-and-set. Gives the
-    /// record after it; `Err(Refused)` inside if the state machine refused; `None` if unknown.
+    /// outline after it; `Err(Refused)` inside if the state machine refused; `None` if unknown.
     async fn apply(
         &self,
         id: RunId,
         event: Event,
     ) -> Result<Option<Result<RunRecord, super::state::Refused>>, StoreError>;
 
-    /// Writes down that an execution is about to be created, before it is.
+    /// Writes down that an execution is about to be created, before it is. Refused with
+    /// [`StoreError::NotRunning`] unless its run is being carried out: nothing is started for a
+    /// run that is over.
     async fn plan_execution(&self, execution: &OpenExecution) -> Result<(), StoreError>;
 
-    /// Keeps an episode with its program; its execution is open no more.
+    /// Keeps an episode with its program; its execution is open no more. Refused with
+    /// [`StoreError::NotRunning`] like [`Store::plan_execution`]: a final record stays as it is.
     async fn add_episode(&self, episode: &Episode, code: &str) -> Result<(), StoreError>;
 
     /// The episodes of a run, in order.
@@ -160,6 +206,6 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Closes an open execution that will never be recorded.
     async fn abandon_execution(&self, id: &ExecutionId) -> Result<(), StoreError>;
 
-    /// Finishes outstanding work and closes the files.
+    /// Finishes outstanding work, within a bound, and closes the files.
     async fn close(&self);
 }

@@ -1,0 +1,175 @@
+//! Rows to records and back. A row that makes no sense is an error, never a guess.
+
+use jiff::Timestamp;
+use serde::de::Error as _;
+use serde_json::Error;
+use sqlx::Row as _;
+use sqlx::sqlite::SqliteRow;
+
+use crate::ids::{ClientKey, ExecutionId, RunId};
+use crate::runs::record::{RunOutcome, RunRecord};
+use crate::runs::request::RunRequest;
+use crate::runs::state::RunState;
+use crate::runs::store::{OpenExecution, StoreError};
+
+/// The columns that [`record`] reads.
+pub(super) const COLUMNS: &str = "sequence, id, client, outline, status, cancel_requested, \
+     accepted_at, started_at, ended_at, outcome";
+
+/// The changeable columns of a run's state.
+pub(super) struct StateColumns {
+    pub(super) status: &'static str,
+    pub(super) cancel_requested: bool,
+    pub(super) started_at: Option<i64>,
+    pub(super) ended_at: Option<i64>,
+    pub(super) outcome: Option<String>,
+}
+
+impl StateColumns {
+    pub(super) fn of(state: &RunState) -> Result<Self, StoreError> {
+        let empty = Self {
+            status: state.status(),
+            cancel_requested: false,
+            started_at: None,
+            ended_at: None,
+            outcome: None,
+        };
+        Ok(match state {
+            RunState::Queued => empty,
+            RunState::Running {
+                started_at,
+                cancel_requested,
+            } => Self {
+                started_at: Some(started_at.as_microsecond()),
+                cancel_requested: *cancel_requested,
+                ..empty
+            },
+            RunState::Ended {
+                started_at,
+                ended_at,
+                outcome,
+            } => Self {
+                started_at: started_at.map(Timestamp::as_microsecond),
+                ended_at: Some(ended_at.as_microsecond()),
+                outcome: Some(json(outcome)?),
+                ..empty
+            },
+        })
+    }
+}
+
+/// The outline of a request: everything but the texts of programs and the bytes of files.
+pub(super) fn outline(request: &RunRequest) -> RunRequest {
+    let RunRequest {
+        dataset_path,
+        dataset,
+        user_instruction,
+        code,
+        input_files,
+        expected_output_files,
+        bash_script,
+        llm_mode,
+        max_iterations,
+        disable_judge,
+        image,
+        runtime,
+        limits,
+    } = request;
+    RunRequest {
+        dataset_path: dataset_path.clone(),
+        dataset: dataset.clone(),
+        user_instruction: user_instruction.clone(),
+        code: code.as_ref().map(|_| String::new()),
+        input_files: input_files
+            .keys()
+            .map(|name| (name.clone(), Vec::new()))
+            .collect(),
+        expected_output_files: expected_output_files.clone(),
+        bash_script: bash_script.as_ref().map(|_| String::new()),
+        llm_mode: *llm_mode,
+        max_iterations: *max_iterations,
+        disable_judge: *disable_judge,
+        image: image.clone(),
+        runtime: runtime.clone(),
+        limits: limits.clone(),
+    }
+}
+
+/// Reads a row with [`COLUMNS`].
+pub(super) fn record(row: &SqliteRow) -> Result<RunRecord, StoreError> {
+    let id: String = column(row, "id")?;
+    let outline: String = column(row, "outline")?;
+    Ok(RunRecord {
+        id: run_id(&id)?,
+        sequence: column(row, "sequence")?,
+        client: ClientKey(column(row, "client")?),
+        request: from_json(&outline)?,
+        state: state(row)?,
+        accepted_at: timestamp(column(row, "accepted_at")?)?,
+    })
+}
+
+fn state(row: &SqliteRow) -> Result<RunState, StoreError> {
+    let status: String = column(row, "status")?;
+    let started_at: Option<i64> = column(row, "started_at")?;
+    let started_at = started_at.map(timestamp).transpose()?;
+    Ok(match status.as_str() {
+        "QUEUED" => RunState::Queued,
+        "RUNNING" => RunState::Running {
+            started_at: started_at.ok_or_else(|| senseless("RUNNING without a start"))?,
+            cancel_requested: column(row, "cancel_requested")?,
+        },
+        _ => {
+            let outcome: String = column(row, "outcome")?;
+            let outcome: Box<RunOutcome> = from_json(&outcome)?;
+            let state = RunState::Ended {
+                started_at,
+                ended_at: timestamp(column(row, "ended_at")?)?,
+                outcome,
+            };
+            if state.status() != status {
+                return Err(senseless("status and outcome differ"));
+            }
+            state
+        }
+    })
+}
+
+/// Reads a row with the columns `id` and `run_id`.
+pub(super) fn open_execution(row: &SqliteRow) -> Result<OpenExecution, StoreError> {
+    let id: String = column(row, "id")?;
+    let run: String = column(row, "run_id")?;
+    Ok(OpenExecution {
+        id: ExecutionId::parse(&id).ok_or_else(|| senseless("not the id of an execution"))?,
+        run_id: run_id(&run)?,
+    })
+}
+
+pub(super) fn column<'r, T>(row: &'r SqliteRow, name: &'static str) -> Result<T, StoreError>
+where
+    T: sqlx::Decode<'r, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>,
+{
+    row.try_get(name)
+        .map_err(|error| StoreError::Unreadable(Error::custom(error)))
+}
+
+pub(super) fn run_id(text: &str) -> Result<RunId, StoreError> {
+    RunId::parse(text).ok_or_else(|| senseless("not the id of a run"))
+}
+
+fn timestamp(microseconds: i64) -> Result<Timestamp, StoreError> {
+    Timestamp::from_microsecond(microseconds)
+        .map_err(|error| StoreError::Unreadable(Error::custom(error)))
+}
+
+pub(super) fn json<T: serde::Serialize>(value: &T) -> Result<String, StoreError> {
+    serde_json::to_string(value).map_err(StoreError::Unreadable)
+}
+
+pub(super) fn from_json<'a, T: serde::Deserialize<'a>>(text: &'a str) -> Result<T, StoreError> {
+    serde_json::from_str(text).map_err(StoreError::Unreadable)
+}
+
+fn senseless(why: &'static str) -> StoreError {
+    StoreError::Unreadable(Error::custom(why))
+}

@@ -1,0 +1,333 @@
+use std::os::unix::fs::PermissionsExt as _;
+
+use sqlx::ConnectOptions as _;
+use sqlx::sqlite::SqliteConnectOptions;
+
+use super::*;
+use crate::runs::record::Ending;
+use crate::runs::service::testing::{Place, client, episode, finish, new_run, request, start};
+use crate::runs::state::RunState;
+use crate::runs::store::IdempotencyKey;
+
+fn key(text: &str, fingerprint: &str) -> Option<IdempotencyKey> {
+    Some(IdempotencyKey {
+        key: text.to_owned(),
+        fingerprint: fingerprint.to_owned(),
+    })
+}
+
+async fn second_connection(place: &Place) -> sqlx::SqliteConnection {
+    let options = SqliteConnectOptions::new()
+        .filename(place.file())
+        .read_only(true);
+    options.connect().await.unwrap()
+}
+
+#[tokio::test]
+async fn a_run_comes_back_as_it_was_kept_and_survives_a_restart() {
+    let place = Place::new();
+    let store = place.open().await;
+    let run = new_run("a");
+    store.insert(&run, 1).await.unwrap();
+    for reopened in [false, true] {
+        let store = if reopened {
+            store.close().await;
+            &place.open().await
+        } else {
+            &store
+        };
+        let complete = store.get_complete(run.id).await.unwrap().unwrap();
+        assert_eq!(complete.request, request());
+        assert_eq!(complete.state, RunState::Queued);
+        assert_eq!(complete.accepted_at, run.accepted_at);
+        assert_eq!(complete.client, client("a"));
+        assert_eq!(store.get(RunId::random()).await.unwrap(), None);
+    }
+}
+
+#[tokio::test]
+async fn an_outline_has_no_program_and_no_bytes() {
+    let place = Place::new();
+    let store = place.open().await;
+    let id = place.insert(&store, "a").await;
+    let outline = store.get(id).await.unwrap().unwrap().request;
+    assert_eq!(outline.code.as_deref(), Some(""));
+    assert_eq!(outline.bash_script.as_deref(), Some(""));
+    assert_eq!(outline.input_files["a.bin"], b"");
+    assert_eq!(outline.user_instruction, request().user_instruction);
+}
+
+#[tokio::test]
+async fn what_was_answered_is_on_disk_for_everybody() {
+    let place = Place::new();
+    let store = place.open().await;
+    let id = place.insert(&store, "a").await;
+    let mut other = second_connection(&place).await;
+    let status: String = sqlx::query_scalar("SELECT status FROM runs WHERE id = ?")
+        .bind(id.to_string())
+        .fetch_one(&mut other)
+        .await
+        .unwrap();
+    assert_eq!(status, "QUEUED");
+    let (mode, synchronous): (String, i64) = (
+        sqlx::query_scalar("PRAGMA journal_mode")
+            .fetch_one(&store.writer)
+            .await
+            .unwrap(),
+        sqlx::query_scalar("PRAGMA synchronous")
+            .fetch_one(&store.writer)
+            .await
+            .unwrap(),
+    );
+    assert_eq!((mode.as_str(), synchronous), ("wal", 2));
+}
+
+#[tokio::test]
+async fn only_the_owner_can_read_the_files() {
+    let place = Place::new();
+    let store = place.open().await;
+    place.insert(&store, "a").await;
+    let state = place.file().parent().unwrap().to_owned();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&state), 0o700);
+    let mut files = 0;
+    for entry in std::fs::read_dir(state).unwrap() {
+        assert_eq!(mode(&entry.unwrap().path()), 0o600);
+        files += 1;
+    }
+    assert!(files >= 3, "database, log and lock");
+}
+
+#[tokio::test]
+async fn a_second_daemon_is_refused_until_the_first_has_closed() {
+    let place = Place::new();
+    let store = place.open().await;
+    let second = SqliteStore::open(&place.file()).await;
+    assert!(matches!(second, Err(StoreError::InUse { .. })));
+    store.close().await;
+    place.open().await;
+}
+
+#[tokio::test]
+async fn a_damaged_or_foreign_file_is_refused_and_left_as_it_was() {
+    let place = Place::new();
+    let store = place.open().await;
+    for _ in 0..20 {
+        place.insert(&store, "a").await;
+    }
+    store.close().await;
+    let sound = std::fs::read(place.file()).unwrap();
+    let page = 4096;
+    let mut damages = vec![b"this is no database, but it is long enough".repeat(100)];
+    for at in [10, page, 2 * page, sound.len() - page] {
+        let mut damaged = sound.clone();
+        damaged[at..at + 64].fill(0xa5);
+        damages.push(damaged);
+    }
+    damages.push(sound[..sound.len() - page].to_vec());
+    for (index, damaged) in damages.into_iter().enumerate() {
+        std::fs::write(place.file(), &damaged).unwrap();
+        let opened = SqliteStore::open(&place.file()).await;
+        assert!(
+            matches!(opened, Err(StoreError::Corrupt(_))),
+            "{index}: {opened:?}"
+        );
+        assert_eq!(std::fs::read(place.file()).unwrap(), damaged, "{index}");
+    }
+    std::fs::write(place.file(), &sound).unwrap();
+    assert_eq!(place.open().await.queued().await.unwrap().len(), 20);
+}
+
+#[tokio::test]
+async fn files_of_other_programs_and_newer_versions_are_refused() {
+    let place = Place::new();
+    let store = place.open().await;
+    sqlx::raw_sql("PRAGMA user_version = 99")
+        .execute(&store.writer)
+        .await
+        .unwrap();
+    store.close().await;
+    let newer = SqliteStore::open(&place.file()).await;
+    assert!(matches!(
+        newer,
+        Err(StoreError::TooNew {
+            found: 99,
+            known: 1
+        })
+    ));
+
+    let foreign = place.directory.path().join("foreign.db");
+    let mut connection = SqliteConnectOptions::new()
+        .filename(&foreign)
+        .create_if_missing(true)
+        .connect()
+        .await
+        .unwrap();
+    sqlx::raw_sql("CREATE TABLE runs (id)")
+        .execute(&mut connection)
+        .await
+        .unwrap();
+    let refused = SqliteStore::open(&foreign).await;
+    assert!(matches!(refused, Err(StoreError::Corrupt(_))));
+}
+
+#[tokio::test]
+async fn keys_belong_to_a_client_and_a_body() {
+    let place = Place::new();
+    let store = place.open().await;
+    let with = |name: &str, idempotency| NewRun {
+        idempotency,
+        ..new_run(name)
+    };
+    let first = with("a", key("k", "1"));
+    assert_eq!(store.insert(&first, 2).await.unwrap(), Inserted::New);
+    for (run, expected) in [
+        (with("b", key("k", "2")), Inserted::New),
+        // The queue is full from here on.
+        (with("a", key("k", "1")), Inserted::Repeated(first.id)),
+        (with("a", key("k", "2")), Inserted::KeyReused),
+        (with("a", key("l", "1")), Inserted::QueueFull),
+        (with("a", None), Inserted::QueueFull),
+    ] {
+        assert_eq!(store.insert(&run, 2).await.unwrap(), expected);
+    }
+    // A refused run leaves its key free.
+    let later = with("a", key("l", "3"));
+    assert_eq!(store.insert(&later, 3).await.unwrap(), Inserted::New);
+}
+
+#[tokio::test]
+async fn nothing_new_is_accepted_on_a_disk_that_is_nearly_full() {
+    let place = Place::new();
+    let mut store = place.open().await;
+    let running = place.insert(&store, "a").await;
+    store.space_floor = u64::MAX;
+    let refused = store.insert(&new_run("a"), 9).await;
+    assert!(matches!(refused, Err(StoreError::LowSpace { .. })));
+    start(&store, running).await;
+    let ended = store.apply(running, finish(Ending::Success)).await;
+    assert!(ended.unwrap().unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn after_a_failed_flush_nothing_more_is_written() {
+    let place = Place::new();
+    let store = place.open().await;
+    store
+        .unflushed
+        .store(true, std::sync::atomic::Ordering::Relaxed);
+    let refused = store.insert(&new_run("a"), 9).await;
+    assert!(matches!(refused, Err(StoreError::Unflushed)));
+}
+
+#[tokio::test]
+async fn the_list_is_newest_first_and_pages_without_gaps() {
+    let place = Place::new();
+    let store = place.open().await;
+    let mut ids = Vec::new();
+    for _ in 0..7 {
+        ids.push(place.insert(&store, "a").await);
+    }
+    start(&store, ids[2]).await;
+    ids.reverse();
+    let mut filter = RunFilter {
+        limit: 3,
+        ..RunFilter::default()
+    };
+    let mut seen = Vec::new();
+    loop {
+        let page = store.list(&filter).await.unwrap();
+        let Some(last) = page.last() else { break };
+        filter.before = Some(last.sequence);
+        seen.extend(page.iter().map(|run| run.id));
+        // A run that comes in between changes nothing about older pages.
+        place.insert(&store, "b").await;
+    }
+    assert_eq!(seen, ids);
+    let running = RunFilter {
+        status: Some("RUNNING".to_owned()),
+        before: None,
+        limit: 9,
+    };
+    let running = store.list(&running).await.unwrap();
+    assert_eq!(
+        running.iter().map(|run| run.id).collect::<Vec<_>>(),
+        [ids[4]]
+    );
+    assert_eq!(store.running().await.unwrap(), running);
+}
+
+#[tokio::test]
+async fn episodes_and_executions_belong_to_runs_that_are_carried_out() {
+    let place = Place::new();
+    let store = place.open().await;
+    let id = place.insert(&store, "a").await;
+    let planned = OpenExecution {
+        id: ExecutionId::random(),
+        run_id: id,
+    };
+    let refused = store.plan_execution(&planned).await;
+    assert!(matches!(refused, Err(StoreError::NotRunning(run)) if run == id));
+    start(&store, id).await;
+    store.plan_execution(&planned).await.unwrap();
+    assert!(store.plan_execution(&planned).await.is_err());
+    assert_eq!(store.open_executions().await.unwrap(), [planned.clone()]);
+
+    let first = episode(id, 1, &planned.id);
+    store.add_episode(&first, "print(1)").await.unwrap();
+    assert_eq!(store.open_executions().await.unwrap(), []);
+    assert!(store.add_episode(&first, "print(1)").await.is_err());
+    let second = episode(id, 2, &ExecutionId::random());
+    store.add_episode(&second, "print(2)").await.unwrap();
+    assert_eq!(store.episodes(id).await.unwrap(), [first, second.clone()]);
+    assert_eq!(
+        store.artifacts(id).await.unwrap(),
+        second.execution.artifacts
+    );
+
+    let ended = store
+        .apply(id, finish(Ending::Fail))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(ended.unwrap().state.status(), "FAIL");
+    let late = store.add_episode(&episode(id, 3, &planned.id), "").await;
+    assert!(matches!(late, Err(StoreError::NotRunning(_))));
+}
+
+#[tokio::test]
+async fn of_many_ends_at_once_one_is_written() {
+    let place = Place::new();
+    let store = place.open().await;
+    let id = place.insert(&store, "a").await;
+    start(&store, id).await;
+    let endings = [Ending::Success, Ending::Fail, Ending::Cancelled];
+    let attempts = endings.iter().cycle().take(12);
+    let answers =
+        futures_util::future::join_all(attempts.map(|e| store.apply(id, finish(*e)))).await;
+    let mut written = answers
+        .into_iter()
+        .filter_map(|answer| answer.unwrap().unwrap().ok());
+    let winner = written.next().unwrap();
+    assert_eq!(written.next(), None);
+    assert_eq!(store.get(id).await.unwrap(), Some(winner));
+}
+
+#[tokio::test]
+async fn an_index_serves_the_hot_paths() {
+    let place = Place::new();
+    let store = place.open().await;
+    for query in [
+        "SELECT id FROM runs WHERE status = 'QUEUED' ORDER BY sequence",
+        "SELECT count(*) FROM runs WHERE status IN ('QUEUED', 'RUNNING')",
+        "SELECT id FROM runs WHERE status = 'FAIL' AND sequence < 9 ORDER BY sequence DESC",
+    ] {
+        let plan: Vec<(i64, i64, i64, String)> =
+            sqlx::query_as(&format!("EXPLAIN QUERY PLAN {query}"))
+                .fetch_all(&store.readers)
+                .await
+                .unwrap();
+        assert_eq!(plan.len(), 1, "{plan:?}");
+        assert!(plan[0].3.contains("runs_by_status (status="), "{plan:?}");
+    }
+}
