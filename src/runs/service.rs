@@ -1,5 +1,22 @@
 //! The service: accepts runs, lets them wait their turn, has them carried out and answers
 //! questions about them.
+//!
+//! Owns the queue, the permits and every task that works on a run. A permit held is the right to
+//! run. What has to outlive the request that asked for it is done in a task of the service's own,
+//! so that a client that goes away neither loses a run nor leaves half of one. Knows neither HTTP
+//! nor containers.
+
+mod inner;
+
+mod dispatch;
+
+mod carry;
+
+#[cfg(test)]
+pub(crate) mod testing;
+
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,10 +24,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
-use super::events::RunEvent;
+use self::inner::{Inner, Timing};
+use super::events::{EventLog, RunEvent, Subscription};
 use super::record::{Episode, RunOutcome, RunRecord};
 use super::request::RunRequest;
-use super::store::{IdempotencyKey, RunFilter, StoreError};
+use super::store::{IdempotencyKey, RunFilter, Store, StoreError};
 use crate::execution::Artifact;
 use crate::ids::{ClientKey, ExecutionId, RunId};
 
@@ -48,10 +66,6 @@ pub trait Observer: Send + Sync + std::fmt::Debug {
     /// Something happened.
     fn observe(&self, event: RunEvent);
 }
-
-/// (being written)
-#[derive(Debug)]
-pub struct RunService;
 
 /// How a submission was answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,42 +107,213 @@ pub enum CancelAnswer {
     Unknown,
 }
 
+/// How much the service does at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServiceSettings {
+    /// Runs carried out at the same time.
+    pub max_concurrent_runs: usize,
+    /// Runs waiting beyond those.
+    pub max_queued_runs: u32,
+    /// Wall clock of a whole run, from its start.
+    pub run_timeout: Duration,
+}
+
+/// What the service has to do at this moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InFlight {
+    /// Runs waiting.
+    pub queued: usize,
+    /// Runs being carried out.
+    pub running: usize,
+}
+
+/// The service.
+#[derive(Debug)]
+pub struct RunService {
+    inner: Arc<Inner>,
+}
+
 impl RunService {
-    /// x
+    /// Starts the service: the runs that wait in the store wait on, in their order. What an earlier
+    /// daemon left going on has to be put in order before, by
+    /// [`recover`](super::recovery::recover).
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if the waiting runs cannot be read.
+    pub async fn start(
+        store: Arc<dyn Store>,
+        orchestrator: Arc<dyn Orchestrator>,
+        settings: ServiceSettings,
+    ) -> Result<Arc<Self>, StoreError> {
+        Self::start_with(store, orchestrator, settings, Timing::default()).await
+    }
+
+    async fn start_with(
+        store: Arc<dyn Store>,
+        orchestrator: Arc<dyn Orchestrator>,
+        settings: ServiceSettings,
+        timing: Timing,
+    ) -> Result<Arc<Self>, StoreError> {
+        let inner = Inner::new(store, orchestrator, settings, timing).await?;
+        inner.tasks.spawn(dispatch::dispatch(Arc::clone(&inner)));
+        Ok(Arc::new(Self { inner }))
+    }
+
+    /// Accepts a run. When this returns it is on disk; if the future is dropped before, the run is
+    /// either accepted whole or not at all.
+    ///
+    /// # Errors
+    ///
+    /// [`SubmitError`] if the run was not accepted.
     pub async fn submit(
         &self,
-        _request: RunRequest,
-        _client: ClientKey,
-        _key: Option<IdempotencyKey>,
+        request: RunRequest,
+        client: ClientKey,
+        key: Option<IdempotencyKey>,
     ) -> Result<Submitted, SubmitError> {
-        unimplemented!()
+        let accepting = Arc::clone(&self.inner).accept(request, client, key);
+        owned(self.inner.tasks.spawn(accepting), "accept a run")
+            .await
+            .map_err(SubmitError::Store)?
     }
-    /// x
-    pub async fn get(&self, _id: RunId) -> Result<Option<RunRecord>, StoreError> {
-        unimplemented!()
+
+    /// The outline of a run: the texts of its programs are empty and its input files have names
+    /// but no bytes. `None` if it is unknown.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if the store fails.
+    pub async fn get(&self, id: RunId) -> Result<Option<RunRecord>, StoreError> {
+        self.inner.store.get(id).await
     }
-    /// x
-    pub async fn list(&self, _filter: &RunFilter) -> Result<Vec<RunRecord>, StoreError> {
-        unimplemented!()
+
+    /// Outlines of runs, newest first.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if the store fails.
+    pub async fn list(&self, filter: &RunFilter) -> Result<Vec<RunRecord>, StoreError> {
+        self.inner.store.list(filter).await
     }
-    /// x
-    pub async fn episodes(&self, _id: RunId) -> Result<Vec<Episode>, StoreError> {
-        unimplemented!()
+
+    /// The episodes of a run, in order; none if it is unknown.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if the store fails.
+    pub async fn episodes(&self, id: RunId) -> Result<Vec<Episode>, StoreError> {
+        self.inner.store.episodes(id).await
     }
-    /// x
-    pub async fn artifacts(&self, _id: RunId) -> Result<Vec<Artifact>, StoreError> {
-        unimplemented!()
+
+    /// The artifacts of a run's last episode; none if it is unknown.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if the store fails.
+    pub async fn artifacts(&self, id: RunId) -> Result<Vec<Artifact>, StoreError> {
+        self.inner.store.artifacts(id).await
     }
-    /// x
-    pub async fn cancel(&self, _id: RunId) -> Result<CancelAnswer, StoreError> {
-        unimplemented!()
+
+    /// Asks for a run's end. A waiting run has ended when this returns; one that is being carried
+    /// out ends soon after. If that one ends of its own accord in the meantime, its true end
+    /// stands.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if the store fails; the run goes on then.
+    pub async fn cancel(&self, id: RunId) -> Result<CancelAnswer, StoreError> {
+        let cancelling = Arc::clone(&self.inner).cancel(id);
+        owned(self.inner.tasks.spawn(cancelling), "cancel a run").await?
     }
-    /// x: the run once it has ended, or as it is when `limit` has passed; `None` if unknown
-    pub async fn wait(
+
+    /// The outline of a run once it has ended, or as it is when `limit` has passed; `None` if it is
+    /// unknown.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if the store fails.
+    pub async fn wait(&self, id: RunId, limit: Duration) -> Result<Option<RunRecord>, StoreError> {
+        // Looked up before the store is asked: a run that ends in between closes this very log.
+        let log = self.inner.hub.get(id);
+        let record = self.inner.store.get(id).await?;
+        let ended = record.as_ref().is_none_or(|r| r.state.outcome().is_some());
+        let Some(log) = log.filter(|_| !ended) else {
+            return Ok(record);
+        };
+        let mut reader = log.subscribe(None);
+        if tokio::time::timeout(limit, reader.closed()).await.is_err() {
+            tracing::trace!(run.id = %id, "A client waited as long as it wanted to");
+        }
+        self.inner.store.get(id).await
+    }
+
+    /// Follows what happens in a run, from the event after number `after` or from the first that is
+    /// kept; `None` if the run is unknown. Of a run whose events are gone only the status is left.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if the store fails.
+    pub async fn subscribe(
         &self,
-        _id: RunId,
-        _limit: Duration,
-    ) -> Result<Option<RunRecord>, StoreError> {
-        unimplemented!()
+        id: RunId,
+        after: Option<u64>,
+    ) -> Result<Option<Subscription>, StoreError> {
+        if let Some(log) = self.inner.hub.get(id) {
+            return Ok(Some(log.subscribe(after)));
+        }
+        let record = self.inner.store.get(id).await?;
+        Ok(record.map(|record| {
+            let log = Arc::new(EventLog::of_ended(record.state.status(), after));
+            log.subscribe(after)
+        }))
     }
+
+    /// How many runs will be started before this one; `None` if it does not wait.
+    #[must_use]
+    pub fn queue_position(&self, id: RunId) -> Option<usize> {
+        self.inner.queue().position(id)
+    }
+
+    /// What there is to do at this moment.
+    #[must_use]
+    pub fn in_flight(&self) -> InFlight {
+        InFlight {
+            queued: self.inner.queue().len(),
+            running: self.inner.active().len(),
+        }
+    }
+
+    /// Whether runs are accepted.
+    #[must_use]
+    pub fn accepting(&self) -> bool {
+        !self.inner.closing.is_cancelled()
+    }
+
+    /// Stops: accepts and starts nothing more, lets the runs going on end for as long as `drain`,
+    /// then ends them, and closes the store. Waiting runs wait for the next start. Bounded; doing
+    /// it twice does no harm.
+    pub async fn shutdown(&self, drain: Duration) {
+        self.inner.shut_down(drain).await;
+    }
+}
+
+impl Drop for RunService {
+    /// The dispatcher holds the inside of the service and would wait for ever.
+    fn drop(&mut self) {
+        self.inner.closing.cancel();
+    }
+}
+
+/// The answer of a task of our own. Tasks are never aborted, so that the only other way it can end
+/// is a panic, which is the daemon's fault and no reason to take the caller down.
+async fn owned<T>(
+    task: tokio::task::JoinHandle<T>,
+    operation: &'static str,
+) -> Result<T, StoreError> {
+    task.await.map_err(|error| {
+        tracing::error!(%error, operation, "A task of the service died");
+        let source = sqlx::Error::WorkerCrashed;
+        StoreError::Failed { operation, source }
+    })
 }

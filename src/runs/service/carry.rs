@@ -1,0 +1,189 @@
+//! Carrying one run out: its bound, its end and the record of it.
+
+use std::any::Any;
+use std::error::Error;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::FutureExt as _;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::inner::{Active, Inner, Stop, now};
+use super::{Journal, RunContext};
+use crate::execution::cause::format_seconds;
+use crate::ids::{ExecutionId, RunId};
+use crate::runs::record::{Ending, Episode, RunOutcome};
+use crate::runs::recovery::INTERRUPTED;
+use crate::runs::state::Event;
+use crate::runs::store::{OpenExecution, Store, StoreError};
+
+/// Has a started run carried out and records its end. Holds the permit all the while.
+pub(super) async fn carry_out(
+    inner: Arc<Inner>,
+    id: RunId,
+    active: Active,
+    permit: OwnedSemaphorePermit,
+) {
+    let outcome = outcome(&inner, id, &active).await;
+    finish(&inner, id, outcome).await;
+    inner.active().remove(&id);
+    drop(permit);
+}
+
+async fn outcome(inner: &Inner, id: RunId, active: &Active) -> RunOutcome {
+    let run = match inner.store.get_complete(id).await {
+        Ok(Some(run)) => run,
+        Ok(None) => return broken(inner, id, "its record is gone").await,
+        Err(error) => {
+            log_error(id, &error, "The record of a run could not be read");
+            return broken(inner, id, "its record could not be read").await;
+        }
+    };
+    let context = RunContext {
+        cancel: active.cancel.clone(),
+        journal: Arc::new(StoreJournal(Arc::clone(&inner.store))),
+        observer: inner.hub.open(id),
+    };
+    let work = AssertUnwindSafe(inner.orchestrator.carry_out(&run, &context)).catch_unwind();
+    let mut work = std::pin::pin!(work);
+    tokio::select! {
+        biased;
+        ended = &mut work => return ended_by_itself(inner, id, active, ended).await,
+        () = active.cancel.cancelled() => {}
+        () = tokio::time::sleep(inner.settings.run_timeout) => {
+            tracing::warn!(run.id = %id, "A run is ended because it took too long");
+            active.stop(Stop::Timeout);
+        }
+    }
+    match tokio::time::timeout(inner.timing.grace, work).await {
+        Ok(ended) => ended_by_itself(inner, id, active, ended).await,
+        Err(_elapsed) => {
+            tracing::error!(run.id = %id, "A run did not end in time; it is given up");
+            let (ending, why) = match active.why() {
+                Some(Stop::Client) | None => (Ending::Cancelled, "Cancelled.".to_owned()),
+                Some(Stop::Timeout) => (Ending::Fail, timed_out(inner)),
+                Some(Stop::Shutdown) => (Ending::Fail, INTERRUPTED.to_owned()),
+            };
+            RunOutcome::cut_short(ending, why, &episodes(inner, id).await)
+        }
+    }
+}
+
+/// What the orchestrator says stands, except that only a client's wish makes a run `CANCELLED`.
+async fn ended_by_itself(
+    inner: &Inner,
+    id: RunId,
+    active: &Active,
+    ended: Result<RunOutcome, Box<dyn Any + Send>>,
+) -> RunOutcome {
+    let outcome = match ended {
+        Ok(outcome) => outcome,
+        Err(panic) => {
+            let message = panic_message(panic.as_ref());
+            tracing::error!(run.id = %id, panic.message = message, "Carrying a run out panicked");
+            return broken(inner, id, "a fault in the daemon, see its log").await;
+        }
+    };
+    if outcome.ending != Ending::Cancelled {
+        return outcome;
+    }
+    let why = match active.why() {
+        Some(Stop::Client) | None => return outcome,
+        Some(Stop::Timeout) => timed_out(inner),
+        Some(Stop::Shutdown) => INTERRUPTED.to_owned(),
+    };
+    RunOutcome {
+        ending: Ending::Fail,
+        final_error: Some(why),
+        ..outcome
+    }
+}
+
+/// A run that the daemon failed to carry out.
+async fn broken(inner: &Inner, id: RunId, reason: &'static str) -> RunOutcome {
+    let why = format!("Infrastructure: the run could not be carried out: {reason}.");
+    RunOutcome::cut_short(Ending::Fail, why, &episodes(inner, id).await)
+}
+
+fn timed_out(inner: &Inner) -> String {
+    let seconds = format_seconds(inner.settings.run_timeout.as_secs_f64());
+    format!("Run timed out after {seconds} seconds.")
+}
+
+/// What is recorded of a run. If it cannot be read its end is worth recording all the same.
+async fn episodes(inner: &Inner, id: RunId) -> Vec<Episode> {
+    inner.store.episodes(id).await.unwrap_or_else(|error| {
+        log_error(id, &error, "The episodes of a run could not be read");
+        Vec::new()
+    })
+}
+
+/// Records the end of a run. Tried a few times: if the store fails for longer, the run stays
+/// `RUNNING` there, and the next start ends it.
+async fn finish(inner: &Inner, id: RunId, outcome: RunOutcome) {
+    let outcome = Box::new(outcome);
+    let pauses = inner.timing.finish_pauses.map(Some);
+    for pause in pauses.into_iter().chain([None]) {
+        let event = Event::Finish {
+            at: now(),
+            outcome: outcome.clone(),
+        };
+        match inner.store.apply(id, event).await {
+            Ok(Some(Ok(record))) => {
+                let status = record.state.status();
+                tracing::info!(run.id = %id, status, "A run has ended");
+                return inner.announce_end(id, status);
+            }
+            Ok(Some(Err(refused))) => {
+                tracing::error!(run.id = %id, reason = %refused, "A run had ended before");
+                break;
+            }
+            Ok(None) => {
+                tracing::error!(run.id = %id, "A run that ended is not in the store");
+                break;
+            }
+            Err(error) => {
+                log_error(id, &error, "The end of a run could not be recorded");
+                match pause {
+                    Some(pause) if error.retryable() => tokio::time::sleep(pause).await,
+                    Some(_) | None => break,
+                }
+            }
+        }
+    }
+    // Nobody is left waiting for an end that will not be recorded.
+    inner.hub.end(id);
+}
+
+fn log_error(id: RunId, error: &StoreError, message: &'static str) {
+    let error: &dyn Error = error;
+    tracing::error!(run.id = %id, error, "{message}");
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("(no text)")
+}
+
+/// The journal of a run: straight into the store.
+#[derive(Debug)]
+struct StoreJournal(Arc<dyn Store>);
+
+#[async_trait]
+impl Journal for StoreJournal {
+    async fn plan_execution(&self, run: RunId, execution: &ExecutionId) -> Result<(), StoreError> {
+        let execution = OpenExecution {
+            id: execution.clone(),
+            run_id: run,
+        };
+        self.0.plan_execution(&execution).await
+    }
+
+    async fn add_episode(&self, episode: &Episode, code: &str) -> Result<(), StoreError> {
+        self.0.add_episode(episode, code).await
+    }
+}

@@ -1,0 +1,90 @@
+//! The dispatcher: one task that starts the run whose turn it is whenever a permit is free.
+//!
+//! Starts are recorded one after the other, so that the runs of a client start in the order in which
+//! they were accepted.
+
+use std::sync::Arc;
+
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::inner::{Active, Inner, now};
+use crate::ids::{ClientKey, RunId};
+use crate::runs::events::RunEvent;
+use crate::runs::service::Observer as _;
+use crate::runs::state::Event;
+
+/// Starts runs until the service closes.
+pub(super) async fn dispatch(inner: Arc<Inner>) {
+    let closing = inner.closing.clone();
+    // A start is never cut off half-way: only waiting for the next one is.
+    while let Some(Some((client, id, permit))) = closing.run_until_cancelled(next(&inner)).await {
+        if start(&inner, client, id, permit).await == Started::NotRecorded {
+            closing
+                .run_until_cancelled(tokio::time::sleep(inner.timing.start_pause))
+                .await;
+        }
+    }
+}
+
+/// Waits for a permit and a run. Nothing is taken out of the queue if the future is dropped.
+async fn next(inner: &Inner) -> Option<(ClientKey, RunId, OwnedSemaphorePermit)> {
+    let permit = Arc::clone(&inner.permits).acquire_owned().await.ok()?;
+    loop {
+        let arrived = inner.arrived.notified();
+        let turn = inner.queue().pop();
+        if let Some((client, id)) = turn {
+            return Some((client, id, permit));
+        }
+        arrived.await;
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Started {
+    Done,
+    /// The store failed; the run is the next in turn again.
+    NotRecorded,
+}
+
+async fn start(
+    inner: &Arc<Inner>,
+    client: ClientKey,
+    id: RunId,
+    permit: OwnedSemaphorePermit,
+) -> Started {
+    // Known before its start is recorded, so that a request to cancel always finds it.
+    let active = Active::default();
+    inner.active().insert(id, active.clone());
+    match inner.store.apply(id, Event::Start { at: now() }).await {
+        Ok(Some(Ok(record))) => {
+            tracing::info!(run.id = %id, "A run was started");
+            inner
+                .hub
+                .open(id)
+                .observe(RunEvent::Status(record.state.status()));
+            let carrying = super::carry::carry_out(Arc::clone(inner), id, active, permit);
+            inner.runs.spawn(carrying);
+            return Started::Done;
+        }
+        // Cancelled in the moment between its turn and its start.
+        Ok(Some(Err(refused))) => {
+            tracing::info!(run.id = %id, reason = %refused, "A run was not started");
+        }
+        Ok(None) => tracing::error!(run.id = %id, "A waiting run is not in the store"),
+        Err(error) if error.retryable() => {
+            tracing::error!(
+                run.id = %id, error = &error as &dyn std::error::Error,
+                "The start of a run could not be recorded; it waits on"
+            );
+            inner.active().remove(&id);
+            inner.queue().put_back(client, id);
+            return Started::NotRecorded;
+        }
+        Err(error) => tracing::error!(
+            run.id = %id, error = &error as &dyn std::error::Error,
+            "The start of a run could not be recorded; it waits for a restart"
+        ),
+    }
+    inner.active().remove(&id);
+    Started::Done
+}

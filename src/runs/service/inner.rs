@@ -1,0 +1,263 @@
+//! The inside of the service, shared by its tasks: accepting, cancelling, shutting down.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use jiff::{Timestamp, Unit};
+use tokio::sync::{Notify, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::{CancelAnswer, Orchestrator, ServiceSettings, SubmitError, Submitted};
+use crate::ids::{ClientKey, RunId};
+use crate::runs::events::{EventHub, RunEvent};
+use crate::runs::queue::FairQueue;
+use crate::runs::request::RunRequest;
+use crate::runs::service::Observer as _;
+use crate::runs::state::{Event, RunState};
+use crate::runs::store::{IdempotencyKey, Inserted, NewRun, Store, StoreError};
+
+/// Delays that nobody needs to configure.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Timing {
+    /// How long a run may take to end after it was told to; then it is recorded without it.
+    pub(super) grace: Duration,
+    /// Pauses between attempts to record an end: one attempt more than there are pauses.
+    pub(super) finish_pauses: [Duration; 4],
+    /// The pause before a run whose start could not be recorded is tried again.
+    pub(super) start_pause: Duration,
+    /// How long tasks other than runs may take to end at shutdown.
+    pub(super) task_limit: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            grace: Duration::from_secs(10),
+            finish_pauses: [100, 500, 2000, 5000].map(Duration::from_millis),
+            start_pause: Duration::from_secs(2),
+            task_limit: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Why a run was told to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stop {
+    Client,
+    Timeout,
+    Shutdown,
+}
+
+/// A run that is being carried out.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Active {
+    pub(super) cancel: CancellationToken,
+    why: Arc<OnceLock<Stop>>,
+}
+
+impl Active {
+    /// Tells the run to end. The first reason is the one that counts.
+    pub(super) fn stop(&self, why: Stop) {
+        self.why.get_or_init(|| why);
+        self.cancel.cancel();
+    }
+
+    pub(super) fn why(&self) -> Option<Stop> {
+        self.why.get().copied()
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) orchestrator: Arc<dyn Orchestrator>,
+    pub(super) settings: ServiceSettings,
+    pub(super) timing: Timing,
+    pub(super) hub: EventHub,
+    /// Cancelled when nothing more is accepted or started.
+    pub(super) closing: CancellationToken,
+    pub(super) permits: Arc<Semaphore>,
+    /// Told when a run was put into the queue; the dispatcher listens.
+    pub(super) arrived: Notify,
+    /// The dispatcher and the tasks that accept and cancel.
+    pub(super) tasks: TaskTracker,
+    /// The tasks that carry runs out.
+    pub(super) runs: TaskTracker,
+    queue: Mutex<FairQueue>,
+    active: Mutex<HashMap<RunId, Active>>,
+    /// Held while the store and the queue are changed together, so that the queue has the order of
+    /// acceptance and never more than the store.
+    accepting: tokio::sync::Mutex<()>,
+}
+
+impl Inner {
+    pub(super) async fn new(
+        store: Arc<dyn Store>,
+        orchestrator: Arc<dyn Orchestrator>,
+        settings: ServiceSettings,
+        timing: Timing,
+    ) -> Result<Arc<Self>, StoreError> {
+        let waiting = store.queued().await?;
+        let hub = EventHub::default();
+        let places = settings.max_unfinished();
+        let capacity = usize::try_from(places).unwrap_or(usize::MAX);
+        let mut queue = FairQueue::new(capacity.max(waiting.len()));
+        for run in &waiting {
+            if queue.push(run.client.clone(), run.id).is_ok() {
+                hub.open(run.id).observe(RunEvent::Status("QUEUED"));
+            }
+        }
+        if !queue.is_empty() {
+            tracing::info!(runs = queue.len(), "Runs that were waiting wait on");
+        }
+        Ok(Arc::new(Self {
+            store,
+            orchestrator,
+            settings,
+            timing,
+            hub,
+            closing: CancellationToken::new(),
+            permits: Arc::new(Semaphore::new(settings.permits())),
+            arrived: Notify::new(),
+            tasks: TaskTracker::new(),
+            runs: TaskTracker::new(),
+            queue: Mutex::new(queue),
+            active: Mutex::default(),
+            accepting: tokio::sync::Mutex::default(),
+        }))
+    }
+
+    pub(super) async fn accept(
+        self: Arc<Self>,
+        request: RunRequest,
+        client: ClientKey,
+        idempotency: Option<IdempotencyKey>,
+    ) -> Result<Submitted, SubmitError> {
+        let _accepting = self.accepting.lock().await;
+        if self.closing.is_cancelled() {
+            return Err(SubmitError::ShuttingDown);
+        }
+        let id = RunId::random();
+        let run = NewRun {
+            id,
+            client: client.clone(),
+            request,
+            accepted_at: now(),
+            idempotency,
+        };
+        let places = self.settings.max_unfinished();
+        match self.store.insert(&run, places).await? {
+            Inserted::New => {}
+            Inserted::Repeated(id) => return Ok(Submitted { id, repeated: true }),
+            Inserted::KeyReused => return Err(SubmitError::KeyReused),
+            Inserted::QueueFull => {
+                let waiting = u32::try_from(self.queue().len()).unwrap_or(u32::MAX);
+                tracing::warn!(waiting, "A run was refused: the queue is full");
+                return Err(SubmitError::QueueFull { waiting });
+            }
+        }
+        self.hub.open(id).observe(RunEvent::Status("QUEUED"));
+        if self.queue().push(client, id).is_err() {
+            // The store has room for no more than the queue has, so this is a mistake of ours.
+            tracing::error!(run.id = %id, "An accepted run has no place and waits for a restart");
+        }
+        self.arrived.notify_one();
+        tracing::info!(run.id = %id, "A run was accepted");
+        Ok(Submitted {
+            id,
+            repeated: false,
+        })
+    }
+
+    pub(super) async fn cancel(self: Arc<Self>, id: RunId) -> Result<CancelAnswer, StoreError> {
+        let _accepting = self.accepting.lock().await;
+        let event = Event::CancelRequested { at: now() };
+        let record = match self.store.apply(id, event).await? {
+            None => return Ok(CancelAnswer::Unknown),
+            Some(Err(_already_ended)) => return Ok(CancelAnswer::AlreadyEnded),
+            Some(Ok(record)) => record,
+        };
+        tracing::info!(run.id = %id, status = record.state.status(), "A run is to be cancelled");
+        match record.state {
+            RunState::Ended { .. } => {
+                self.queue().remove(id);
+                self.announce_end(id, record.state.status());
+            }
+            RunState::Queued | RunState::Running { .. } => {
+                if let Some(active) = self.active().get(&id) {
+                    active.stop(Stop::Client);
+                }
+            }
+        }
+        Ok(CancelAnswer::Accepted)
+    }
+
+    pub(super) async fn shut_down(&self, drain: Duration) {
+        self.closing.cancel();
+        self.tasks.close();
+        if !within(self.timing.task_limit, &self.tasks).await {
+            tracing::error!("Tasks of the service did not end in time");
+        }
+        self.runs.close();
+        let running = self.runs.len();
+        tracing::info!(running, waiting = self.queue().len(), "The service stops");
+        if !within(drain, &self.runs).await {
+            let left: Vec<Active> = self.active().values().cloned().collect();
+            tracing::warn!(
+                running = left.len(),
+                "Runs are ended because the daemon stops"
+            );
+            for active in left {
+                active.stop(Stop::Shutdown);
+            }
+            let recording: Duration = self.timing.finish_pauses.iter().sum();
+            if !within(self.timing.grace + 2 * recording, &self.runs).await {
+                tracing::error!(
+                    running = self.runs.len(),
+                    "Runs did not end in time; the next start records them as interrupted"
+                );
+            }
+        }
+        self.store.close().await;
+    }
+
+    /// Tells everybody that a run has ended, after that is on disk.
+    pub(super) fn announce_end(&self, id: RunId, status: &'static str) {
+        self.hub.open(id).observe(RunEvent::Status(status));
+        self.hub.end(id);
+    }
+
+    /// Both are whole even if a thread panicked while it had them: nothing in between panics.
+    pub(super) fn queue(&self) -> MutexGuard<'_, FairQueue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn active(&self) -> MutexGuard<'_, HashMap<RunId, Active>> {
+        self.active.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ServiceSettings {
+    pub(super) fn permits(&self) -> usize {
+        self.max_concurrent_runs.clamp(1, Semaphore::MAX_PERMITS)
+    }
+
+    /// Runs waiting or going on at most. Counted together, because a run that was just accepted
+    /// waits for a moment even if nothing stands in its way.
+    fn max_unfinished(&self) -> u32 {
+        let running = u32::try_from(self.permits()).unwrap_or(u32::MAX);
+        self.max_queued_runs.saturating_add(running)
+    }
+}
+
+/// The time, as exact as the store keeps it.
+pub(super) fn now() -> Timestamp {
+    let now = Timestamp::now();
+    now.round(Unit::Microsecond).unwrap_or(now)
+}
+
+async fn within(limit: Duration, tasks: &TaskTracker) -> bool {
+    tokio::time::timeout(limit, tasks.wait()).await.is_ok()
+}
