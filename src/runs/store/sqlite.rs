@@ -348,8 +348,21 @@ impl Store for SqliteStore {
     async fn close(&self) {
         let closing = async {
             self.readers.close().await;
+            // Leaves one file with everything in it. If it fails, the log is read at the next start.
+            let emptied = sqlx::raw_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+                .execute(&self.writer)
+                .await;
+            if let Err(error) = emptied {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "The log of the store could not be emptied"
+                );
+            }
             self.writer.close().await;
         };
+        if self.writer.is_closed() {
+            return;
+        }
         if tokio::time::timeout(CLOSE_LIMIT, closing).await.is_err() {
             // The lock stays: a statement may still be under way.
             tracing::error!("The store could not be closed in time");
