@@ -285,11 +285,6 @@ impl EventHub {
         }
     }
 
-    /// Forgets a run that was never accepted.
-    pub fn forget(&self, id: RunId) {
-        self.logs().by_run.remove(&id);
-    }
-
     fn logs(&self) -> MutexGuard<'_, Logs> {
         self.logs.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,6 @@
-use std::sync::atomic::{AtomicBool, Ordering};
+mod failing_store;
+
+use std::sync::atomic::Ordering;
 
 use futures_util::future::join_all;
 
@@ -6,9 +8,7 @@ use super::testing::{Fake, Manner, Place, client, request, serve, settings};
 use super::*;
 use crate::runs::events::Delivery;
 use crate::runs::recovery::INTERRUPTED;
-use crate::runs::state::{Event, Refused, RunState};
-use crate::runs::store::sqlite::SqliteStore;
-use crate::runs::store::{Inserted, NewRun, OpenExecution};
+use crate::runs::state::RunState;
 
 /// Longer than anything here takes: passing it is a failure.
 const LONG: Duration = Duration::from_secs(30);
@@ -316,131 +316,6 @@ async fn the_events_of_a_run_are_its_states_in_order() {
     assert_eq!(status(&service, id).await, "SUCCESS");
     let unknown = service.subscribe(RunId::random(), None).await.unwrap();
     assert!(unknown.is_none());
-}
-
-/// A store whose writes of starts or ends fail while they are told to.
-#[derive(Debug)]
-struct Failing {
-    inner: SqliteStore,
-    starts: AtomicBool,
-    ends: AtomicBool,
-}
-
-#[async_trait]
-impl Store for Failing {
-    async fn apply(
-        &self,
-        id: RunId,
-        event: Event,
-    ) -> Result<Option<Result<RunRecord, Refused>>, StoreError> {
-        let fails = match event {
-            Event::Start { .. } => self.starts.fetch_and(false, Ordering::SeqCst),
-            Event::Finish { .. } => self.ends.load(Ordering::SeqCst),
-            Event::CancelRequested { .. } => false,
-        };
-        if fails {
-            return Err(StoreError::Failed {
-                operation: "do as the test wishes",
-                source: sqlx::Error::WorkerCrashed,
-            });
-        }
-        self.inner.apply(id, event).await
-    }
-
-    async fn insert(&self, run: &NewRun, max_unfinished: u32) -> Result<Inserted, StoreError> {
-        self.inner.insert(run, max_unfinished).await
-    }
-
-    async fn get(&self, id: RunId) -> Result<Option<RunRecord>, StoreError> {
-        self.inner.get(id).await
-    }
-
-    async fn get_complete(&self, id: RunId) -> Result<Option<RunRecord>, StoreError> {
-        self.inner.get_complete(id).await
-    }
-
-    async fn list(&self, filter: &RunFilter) -> Result<Vec<RunRecord>, StoreError> {
-        self.inner.list(filter).await
-    }
-
-    async fn queued(&self) -> Result<Vec<RunRecord>, StoreError> {
-        self.inner.queued().await
-    }
-
-    async fn running(&self) -> Result<Vec<RunRecord>, StoreError> {
-        self.inner.running().await
-    }
-
-    async fn plan_execution(&self, execution: &OpenExecution) -> Result<(), StoreError> {
-        self.inner.plan_execution(execution).await
-    }
-
-    async fn add_episode(&self, episode: &Episode, code: &str) -> Result<(), StoreError> {
-        self.inner.add_episode(episode, code).await
-    }
-
-    async fn episodes(&self, id: RunId) -> Result<Vec<Episode>, StoreError> {
-        self.inner.episodes(id).await
-    }
-
-    async fn artifacts(&self, id: RunId) -> Result<Vec<Artifact>, StoreError> {
-        self.inner.artifacts(id).await
-    }
-
-    async fn open_executions(&self) -> Result<Vec<OpenExecution>, StoreError> {
-        self.inner.open_executions().await
-    }
-
-    async fn abandon_execution(&self, id: &ExecutionId) -> Result<(), StoreError> {
-        self.inner.abandon_execution(id).await
-    }
-
-    async fn close(&self) {
-        self.inner.close().await;
-    }
-}
-
-#[tokio::test]
-async fn a_start_that_was_not_recorded_is_no_start_and_is_tried_again() {
-    let place = Place::new();
-    let (fake, mut started) = Fake::new(Manner::Obedient);
-    let store = Arc::new(Failing {
-        inner: place.open().await,
-        starts: AtomicBool::new(true),
-        ends: AtomicBool::new(false),
-    });
-    let service = serve(Arc::clone(&store) as _, &fake, settings(1)).await;
-    let ids = [submit(&service, "a").await, submit(&service, "a").await];
-    fake.let_end(2);
-    for id in ids {
-        assert_eq!(started.recv().await.unwrap().id, id);
-        ended(&service, id).await;
-    }
-}
-
-#[tokio::test]
-async fn an_end_that_cannot_be_recorded_is_given_up_and_left_to_the_next_start() {
-    let place = Place::new();
-    let (fake, mut started) = Fake::new(Manner::Obedient);
-    let store = Arc::new(Failing {
-        inner: place.open().await,
-        starts: AtomicBool::new(false),
-        ends: AtomicBool::new(true),
-    });
-    let service = serve(Arc::clone(&store) as _, &fake, settings(1)).await;
-    let id = submit(&service, "a").await;
-    let next = submit(&service, "a").await;
-    fake.let_end(1);
-    let record = service.wait(id, LONG).await.unwrap().unwrap();
-    assert_eq!(record.state.status(), "RUNNING");
-    // The permit is free again, and later runs are not affected.
-    started.recv().await.unwrap();
-    assert_eq!(started.recv().await.unwrap().id, next);
-    store.ends.store(false, Ordering::SeqCst);
-    fake.let_end(1);
-    assert_eq!(ended(&service, next).await.state.status(), "SUCCESS");
-    let running = store.running().await.unwrap();
-    assert_eq!(running.iter().map(|run| run.id).collect::<Vec<_>>(), [id]);
 }
 
 #[tokio::test]
