@@ -30,7 +30,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 pub use router::router;
 pub use serve::{Peer, ServeSettings, serve};
@@ -61,8 +60,6 @@ pub struct ApiParts {
     pub readiness: Arc<dyn Readiness>,
     /// Cancelled when the daemon goes down: waiting requests are answered at once.
     pub shutdown: CancellationToken,
-    /// Owns what must not end with a client's connection.
-    pub tasks: TaskTracker,
 }
 
 /// What every handler gets.
@@ -73,8 +70,8 @@ pub struct ApiState {
     rules: Arc<Rules>,
     readiness: Arc<dyn Readiness>,
     shutdown: CancellationToken,
-    tasks: TaskTracker,
     body_budget: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
 }
 
 impl ApiState {
@@ -87,15 +84,17 @@ impl ApiState {
             built_image,
             readiness,
             shutdown,
-            tasks,
         } = parts;
         Self {
             runs,
             rules: Arc::new(Rules::new(&config, &built_image)),
             readiness,
             shutdown,
-            tasks,
             body_budget: Arc::new(body::budget(config.api.max_body_bytes)),
+            // Event streams last long; half of the connections stay for everything else.
+            streams: Arc::new(Semaphore::new(
+                (config.api.max_connections / 2).clamp(1, Semaphore::MAX_PERMITS),
+            )),
             config,
         }
     }

@@ -35,6 +35,8 @@ pub(super) enum ApiError {
     BodyCut,
     #[error("too many large bodies are arriving")]
     TooManyBodies,
+    #[error("too many event streams are open")]
+    TooManyStreams,
     #[error("the data set's path could not be checked in time")]
     CheckTimeout,
     #[error("the run was not accepted")]
@@ -125,9 +127,10 @@ fn answer(error: &ApiError) -> Answer {
             SubmitError::Store(_) => later(StatusCode::SERVICE_UNAVAILABLE, UNAVAILABLE),
         },
         ApiError::AlreadyEnded => new(StatusCode::CONFLICT, "Run has already ended"),
-        ApiError::Store(_) | ApiError::TooManyBodies | ApiError::CheckTimeout => {
-            later(StatusCode::SERVICE_UNAVAILABLE, UNAVAILABLE)
-        }
+        ApiError::Store(_)
+        | ApiError::TooManyBodies
+        | ApiError::TooManyStreams
+        | ApiError::CheckTimeout => later(StatusCode::SERVICE_UNAVAILABLE, UNAVAILABLE),
         ApiError::Task(_) | ApiError::Panicked => {
             new(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error")
         }
@@ -280,6 +283,7 @@ mod tests {
                 None,
             ),
             (ApiError::TooManyBodies, 503, unavailable, retry),
+            (ApiError::TooManyStreams, 503, unavailable, retry),
             (ApiError::CheckTimeout, 503, unavailable, retry),
             (
                 SubmitError::QueueFull { waiting: 7 }.into(),

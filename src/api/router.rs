@@ -25,6 +25,7 @@ pub fn router(state: ApiState) -> Router {
         .route("/runs/{run_id}", only_get(runs::show))
         .route("/runs/{run_id}/episodes", only_get(runs::episodes))
         .route("/runs/{run_id}/artifacts", only_get(runs::artifacts))
+        .route("/runs/{run_id}/events", only_get(runs::events))
         .route(
             "/runs/{run_id}/cancel",
             post(runs::cancel).fallback(refuse("POST")),

@@ -2,11 +2,14 @@
 
 mod create;
 
+mod events;
+
 use axum::Json;
 use axum::extract::State;
 use serde_json::{Value, json};
 
 pub(super) use create::create;
+pub(super) use events::events;
 
 use super::ApiState;
 use super::error::ApiError;
@@ -68,10 +71,7 @@ pub(super) async fn cancel(
     State(state): State<ApiState>,
     PathRun(id): PathRun,
 ) -> Result<Json<Value>, ApiError> {
-    // As for a submission, a client that goes away must not leave it half done.
-    let runs = state.runs.clone();
-    let answer = state.tasks.spawn(async move { runs.cancel(id).await });
-    match answer.await?? {
+    match state.runs.cancel(id).await? {
         CancelAnswer::Unknown => Err(ApiError::RunNotFound),
         CancelAnswer::AlreadyEnded => Err(ApiError::AlreadyEnded),
         CancelAnswer::Accepted => {

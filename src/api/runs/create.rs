@@ -19,6 +19,8 @@ use crate::api::views::{ResultView, WaitedRunView};
 use crate::ids::RunId;
 use crate::runs::RunRequest;
 use crate::runs::admission::admit;
+use crate::runs::service::Submitted;
+use crate::runs::state::RunState;
 use crate::runs::store::IdempotencyKey;
 
 /// A file system that does not answer by then will not answer at all.
@@ -38,21 +40,20 @@ pub(crate) async fn create(
         fingerprint: hex::encode(Sha256::digest(&body.bytes)),
     });
     let request = admitted(&state, body).await?;
-    // The run is accepted or not, whatever becomes of the connection: a handler's future is
-    // dropped when its client goes away.
-    let runs = state.runs.clone();
-    let submission = state
-        .tasks
-        .spawn(async move { runs.submit(request, client, key).await });
-    let id = submission.await??.id;
-    match wait(&headers) {
-        Some(limit) => waited(&state, id, limit).await,
-        None => {
-            let run = state.runs.get(id).await?.ok_or(ApiError::RunNotFound)?;
-            let status = run.state.status();
-            Ok(Json(json!({ "run_id": id.to_string(), "status": status })).into_response())
-        }
+    // A handler's future is dropped when its client goes away; the service then still accepts the
+    // run whole or not at all.
+    let Submitted { id, repeated } = state.runs.submit(request, client, key).await?;
+    if let Some(limit) = wait(&headers) {
+        return waited(&state, id, limit).await;
     }
+    // A new run may have been started in the meantime; what was accepted is a waiting one.
+    let status = if repeated {
+        let run = state.runs.get(id).await?.ok_or(ApiError::RunNotFound)?;
+        run.state.status()
+    } else {
+        RunState::Queued.status()
+    };
+    Ok(Json(json!({ "run_id": id.to_string(), "status": status })).into_response())
 }
 
 /// The request after every check; on a thread where the file system may block.

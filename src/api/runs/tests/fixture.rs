@@ -1,0 +1,176 @@
+//! The interface over a real store, without a socket and with an orchestrator that does what the
+//! program says.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, Request, Response};
+use fumehood_protocol::message::Stream;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
+
+use crate::api::{ApiParts, ApiState, Readiness, router};
+use crate::config::Config;
+use crate::ids::ExecutionId;
+use crate::runs::events::RunEvent;
+use crate::runs::record::{Ending, RunOutcome, RunRecord};
+use crate::runs::service::testing::episode;
+use crate::runs::service::{Orchestrator, RunContext, RunService, ServiceSettings};
+use crate::runs::store::Store;
+use crate::runs::store::sqlite::SqliteStore;
+
+/// `ok` succeeds with an episode, `hang` waits to be cancelled.
+#[derive(Debug)]
+struct Scripted;
+
+#[async_trait]
+impl Orchestrator for Scripted {
+    async fn carry_out(&self, run: &RunRecord, context: &RunContext) -> RunOutcome {
+        if run.request.code.as_deref() == Some("hang SECRET") {
+            context.cancel.cancelled().await;
+            return RunOutcome::without_execution(Ending::Cancelled, "as asked".to_owned());
+        }
+        let id = ExecutionId::random();
+        context
+            .observer
+            .observe(RunEvent::ExecutionStarted(id.clone()));
+        context.observer.observe(RunEvent::Output {
+            stream: Stream::Stdout,
+            bytes: b"hello".to_vec(),
+        });
+        context.journal.plan_execution(run.id, &id).await.unwrap();
+        let episode = episode(run.id, 1, &id);
+        context
+            .journal
+            .add_episode(&episode, "SECRET")
+            .await
+            .unwrap();
+        context
+            .observer
+            .observe(RunEvent::ExecutionEnded(id, "SUCCESS"));
+        RunOutcome {
+            iterations: 1,
+            final_error: None,
+            final_metrics: Some(json!({"big": 1e300, "n": 5}).as_object().unwrap().clone()),
+            prediction_artifact_reference: Some("exec_x/predictions.csv".to_owned()),
+            ..RunOutcome::without_execution(Ending::Success, String::new())
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Reasons(Vec<String>);
+
+#[async_trait]
+impl Readiness for Reasons {
+    async fn check(&self) -> Vec<String> {
+        self.0.clone()
+    }
+}
+
+pub(super) struct Fixture {
+    pub(super) dir: TempDir,
+    pub(super) runs: Arc<RunService>,
+    router: Router,
+    pub(super) shutdown: CancellationToken,
+}
+
+pub(super) struct Seen {
+    pub(super) status: u16,
+    headers: HeaderMap,
+    pub(super) text: String,
+}
+
+impl Seen {
+    pub(super) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap()
+    }
+
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+}
+
+impl Fixture {
+    pub(super) async fn new() -> Self {
+        Self::with(|_| {}, Vec::new()).await
+    }
+
+    pub(super) async fn with(change: impl FnOnce(&mut Config), reasons: Vec<String>) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("data/iris")).unwrap();
+        let mut config = Config::default();
+        config.app.allowed_data_root = vec![dir.path().join("data")];
+        config.api.max_body_bytes = 100_000;
+        change(&mut config);
+        let file = dir.path().join("state/fumehood.db");
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&file).await.unwrap());
+        let settings = ServiceSettings {
+            max_concurrent_runs: 1,
+            max_queued_runs: config.app.max_queued_runs,
+            run_timeout: std::time::Duration::from_secs(60),
+        };
+        let runs = RunService::start(store, Arc::new(Scripted), settings)
+            .await
+            .unwrap();
+        let shutdown = CancellationToken::new();
+        let router = router(ApiState::new(ApiParts {
+            runs: Arc::clone(&runs),
+            config: Arc::new(config),
+            built_image: "built:1".to_owned(),
+            readiness: Arc::new(Reasons(reasons)),
+            shutdown: shutdown.clone(),
+        }));
+        Self {
+            dir,
+            runs,
+            router,
+            shutdown,
+        }
+    }
+
+    pub(super) async fn call(&self, request: Request<Body>) -> Seen {
+        let response: Response<Body> = self.router.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let bytes = to_bytes(body, 1 << 24).await.unwrap();
+        let text = String::from_utf8(bytes.to_vec()).unwrap();
+        assert_eq!(parts.headers["x-content-type-options"], "nosniff");
+        assert_eq!(parts.headers["cache-control"], "no-store");
+        assert!(!text.contains("SECRET"), "{text}");
+        assert!(!text.contains(self.dir.path().to_str().unwrap()), "{text}");
+        Seen {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            text,
+        }
+    }
+
+    pub(super) async fn ask(&self, method: &str, path: &str) -> Seen {
+        let request = Request::builder().method(method).uri(path);
+        self.call(request.body(Body::empty()).unwrap()).await
+    }
+
+    pub(super) async fn get(&self, path: &str) -> Seen {
+        self.ask("GET", path).await
+    }
+
+    pub(super) async fn post(&self, body: &Value, headers: &[(&str, &str)]) -> Seen {
+        let mut request = Request::post("/runs").header("content-type", "application/json");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        self.call(request.body(Body::from(body.to_string())).unwrap())
+            .await
+    }
+
+    /// Posts a run and gives its id.
+    pub(super) async fn run(&self, body: &Value) -> String {
+        let seen = self.post(body, &[]).await;
+        assert_eq!(seen.status, 200, "{}", seen.text);
+        seen.json()["run_id"].as_str().unwrap().to_owned()
+    }
+}
