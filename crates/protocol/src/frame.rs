@@ -120,6 +120,15 @@ impl Decoder {
         self.consumed == self.buffer.len()
     }
 
+    /// Takes back everything that was pushed and not handed out yet, for a caller that has
+    /// learnt meanwhile that it must look at the bytes in another way.
+    #[must_use]
+    pub fn take_rest(&mut self) -> Vec<u8> {
+        let rest = self.buffer.split_off(self.consumed);
+        self.reset();
+        rest
+    }
+
     /// Drops everything that was not handed out: the stream starts anew.
     pub fn reset(&mut self) {
         self.buffer.clear();

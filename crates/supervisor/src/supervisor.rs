@@ -1,0 +1,373 @@
+//! Owns the one loop and the state of the conversation: what each message of the daemon means
+//! now, and when the supervisor may leave.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::{Duration, Instant};
+
+use fumehood_protocol::message::{CollectLimits, Ready, Start, WriteFile};
+use fumehood_protocol::{FromSupervisor, ResumeToken, ToSupervisor};
+
+use crate::error::Fatal;
+use crate::inbox::Inbox;
+use crate::outbox::Outbox;
+use crate::program;
+use crate::reap::Children;
+use crate::run::Run;
+use crate::sys;
+use crate::walk::{Step, Walk};
+use crate::workspace::Workspace;
+
+/// Bytes of the daemon read in one turn, and at once.
+const READS_PER_TURN: usize = 16;
+const READ_BYTES: usize = 64 << 10;
+
+/// Steps of the walk in one turn.
+const STEPS_PER_TURN: usize = 256;
+
+/// How long to leave an input alone that has ended: a later daemon may attach to it.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// How long a failure to prepare is kept; the hold of `Start` is not known by then.
+const HOLD_BEFORE_START: Duration = Duration::from_secs(60);
+
+/// Where the conversation is.
+#[derive(Debug)]
+enum State {
+    /// Input files are written; waits for `Start`.
+    Preparing,
+    /// The program runs.
+    Running(Box<Run>),
+    /// The program is over; waits for `Collect`.
+    Holding,
+    /// The artifacts are on their way.
+    Collecting(Box<Walk>),
+    /// Nothing else will be said; leaves when this frame is acknowledged.
+    Finished { last: u64, collected: bool },
+}
+
+/// Why the supervisor leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// The daemon has everything.
+    Acknowledged,
+    /// The daemon did not want it after all, or was gone before the start.
+    Unused,
+    /// Nobody came for the result.
+    HoldExpired,
+}
+
+impl Leave {
+    pub(crate) fn exit_code(self) -> u8 {
+        match self {
+            Self::Acknowledged | Self::Unused => 0,
+            Self::HoldExpired => 75,
+        }
+    }
+}
+
+/// The supervisor.
+#[derive(Debug)]
+pub(crate) struct Supervisor {
+    workspace: Workspace,
+    children: Children,
+    input: File,
+    output: File,
+    inbox: Inbox,
+    outbox: Outbox,
+    state: State,
+    token: Option<ResumeToken>,
+    hold: Duration,
+    /// When the program ended or the daemon last said something, whichever is later.
+    held_since: Instant,
+    /// The input has ended; look again then.
+    input_closed_until: Option<Instant>,
+}
+
+impl Supervisor {
+    pub(crate) fn new(workspace: Workspace, signals: OwnedFd, facts: Ready) -> Result<Self, Fatal> {
+        let now = Instant::now();
+        let input = io::stdin()
+            .as_fd()
+            .try_clone_to_owned()
+            .map_err(Fatal::io("standard input"))?;
+        let output = io::stdout()
+            .as_fd()
+            .try_clone_to_owned()
+            .map_err(Fatal::io("standard output"))?;
+        sys::set_nonblocking(input.as_fd()).map_err(Fatal::io("standard input"))?;
+        sys::set_nonblocking(output.as_fd()).map_err(Fatal::io("standard output"))?;
+        let mut outbox = Outbox::new(now);
+        outbox.push(&FromSupervisor::Ready(facts))?;
+        Ok(Self {
+            workspace,
+            children: Children::new(signals),
+            input: File::from(input),
+            output: File::from(output),
+            inbox: Inbox::default(),
+            outbox,
+            state: State::Preparing,
+            token: None,
+            hold: HOLD_BEFORE_START,
+            held_since: now,
+            input_closed_until: None,
+        })
+    }
+
+    /// Goes on until the result has been taken, or nobody wants it.
+    pub(crate) fn run(mut self) -> Result<Leave, Fatal> {
+        loop {
+            let now = Instant::now();
+            self.outbox.flush(&self.output, now)?;
+            self.wait(now)?;
+            let now = Instant::now();
+            if let Some(leave) = self.listen(now)? {
+                return Ok(leave);
+            }
+            self.advance(now)?;
+            if let Some(leave) = self.leave(now) {
+                return Ok(leave);
+            }
+        }
+    }
+
+    /// Waits until something can be done. Nothing else in the supervisor waits, except the
+    /// bounded moments of starting and ending the program.
+    fn wait(&self, now: Instant) -> Result<(), Fatal> {
+        let (signals, [stdout, stderr]) = match &self.state {
+            State::Running(run) => (Some(self.children.signals().as_fd()), run.pipes()),
+            // Whatever ends now is nobody's business any more.
+            State::Preparing | State::Holding | State::Collecting(_) | State::Finished { .. } => {
+                (None, [None, None])
+            }
+        };
+        let reading = self.input_closed_until.is_none_or(|until| now >= until);
+        let writing = self.outbox.wants_to_write(now);
+        let mut set = [
+            sys::interest(reading.then_some(self.input.as_fd()), libc::POLLIN),
+            sys::interest(writing.then_some(self.output.as_fd()), libc::POLLOUT),
+            sys::interest(signals, libc::POLLIN),
+            sys::interest(stdout, libc::POLLIN),
+            sys::interest(stderr, libc::POLLIN),
+        ];
+        let timeout = self.wake_at().map(|at| at.saturating_duration_since(now));
+        sys::poll(&mut set, timeout).map_err(Fatal::io("poll"))
+    }
+
+    /// When to go on although nothing has happened.
+    fn wake_at(&self) -> Option<Instant> {
+        let state = match &self.state {
+            State::Preparing => None,
+            State::Running(_) if self.children.pending() => Some(self.held_since),
+            State::Running(run) => run.wake_at(&self.outbox),
+            State::Collecting(_) if self.outbox.has_room_for_artifact() => Some(self.held_since),
+            State::Holding | State::Collecting(_) | State::Finished { .. } => {
+                self.held_since.checked_add(self.hold)
+            }
+        };
+        let links = [
+            self.input_closed_until,
+            self.outbox.wake_at(),
+            self.inbox.wake_at(),
+        ];
+        links.into_iter().flatten().chain(state).min()
+    }
+
+    /// Takes in what the daemon has said.
+    fn listen(&mut self, now: Instant) -> Result<Option<Leave>, Fatal> {
+        // Something may have been held back, or just be complete.
+        if let Some(leave) = self.obey_all(now)? {
+            return Ok(Some(leave));
+        }
+        let mut buffer = [0; READ_BYTES];
+        for _ in 0..READS_PER_TURN {
+            if self.input_closed_until.is_some_and(|until| now < until) {
+                break;
+            }
+            match self.input.read(&mut buffer) {
+                // Nobody can attach again without a token, so nobody ever will.
+                Ok(0) if matches!(self.state, State::Preparing) => {
+                    return Ok(Some(Leave::Unused));
+                }
+                Ok(0) => self.input_closed_until = Some(now + RETRY),
+                Ok(count) => {
+                    self.input_closed_until = None;
+                    self.inbox.receive(&buffer[..count], now);
+                    if let Some(leave) = self.obey_all(now)? {
+                        return Ok(Some(leave));
+                    }
+                }
+                Err(error) => match error.kind() {
+                    io::ErrorKind::Interrupted => {}
+                    io::ErrorKind::WouldBlock => {
+                        self.input_closed_until = None;
+                        break;
+                    }
+                    _ => return Err(Fatal::Io("reading from the daemon", error)),
+                },
+            }
+        }
+        Ok(None)
+    }
+
+    fn obey_all(&mut self, now: Instant) -> Result<Option<Leave>, Fatal> {
+        while let Some(message) = self.inbox.next_message(now)? {
+            self.held_since = now;
+            if let Some(leave) = self.obey(message, now)? {
+                return Ok(Some(leave));
+            }
+        }
+        Ok(None)
+    }
+
+    fn obey(&mut self, message: ToSupervisor, now: Instant) -> Result<Option<Leave>, Fatal> {
+        match message {
+            ToSupervisor::Write(file) => self.write(&file, now)?,
+            ToSupervisor::Start(start) => self.start(&start, now)?,
+            ToSupervisor::Ack(sequence) => self.outbox.acknowledge(sequence, now)?,
+            ToSupervisor::Resume(sequence) => {
+                let token = self.token.ok_or_else(|| misplaced("Resume before Start"))?;
+                self.outbox.resume(sequence, token, now)?;
+            }
+            ToSupervisor::Cancel => match &mut self.state {
+                State::Preparing => return Ok(Some(Leave::Unused)),
+                State::Running(run) => run.cancel(),
+                State::Finished {
+                    collected: false, ..
+                } => return Ok(Some(Leave::Unused)),
+                // It has crossed `Exited` on its way.
+                State::Holding | State::Collecting(_) | State::Finished { .. } => {}
+            },
+            ToSupervisor::Collect(limits) => self.collect(limits)?,
+        }
+        Ok(None)
+    }
+
+    fn write(&mut self, file: &WriteFile, now: Instant) -> Result<(), Fatal> {
+        match self.state {
+            State::Preparing => match self.workspace.write(file) {
+                Ok(()) => Ok(()),
+                Err(error) => self.fail(program::failed("write input file")(error), now),
+            },
+            // Sent before the daemon could know that an earlier one had failed.
+            State::Finished {
+                collected: false, ..
+            } => Ok(()),
+            State::Running(_) | State::Holding | State::Collecting(_) | State::Finished { .. } => {
+                Err(misplaced("Write after Start"))
+            }
+        }
+    }
+
+    fn start(&mut self, start: &Start, now: Instant) -> Result<(), Fatal> {
+        match self.state {
+            State::Preparing => {}
+            State::Finished {
+                collected: false, ..
+            } if self.token.is_none() => {}
+            State::Running(_) | State::Holding | State::Collecting(_) | State::Finished { .. } => {
+                return Err(misplaced("a second Start"));
+            }
+        }
+        self.token = Some(start.resume_token);
+        self.inbox.expect_token(start.resume_token);
+        self.hold = Duration::from_millis(start.hold_milliseconds);
+        if !matches!(self.state, State::Preparing) {
+            return Ok(());
+        }
+        match Run::start(start, &self.workspace) {
+            Ok(run) => {
+                self.outbox.push(&run.announcement())?;
+                self.state = State::Running(Box::new(run));
+                Ok(())
+            }
+            Err(failure) => self.fail(failure, now),
+        }
+    }
+
+    fn fail(
+        &mut self,
+        failure: fumehood_protocol::message::Failed,
+        now: Instant,
+    ) -> Result<(), Fatal> {
+        let last = self.outbox.push(&FromSupervisor::Failed(failure))?;
+        self.held_since = now;
+        self.state = State::Finished {
+            last,
+            collected: false,
+        };
+        Ok(())
+    }
+
+    fn collect(&mut self, limits: CollectLimits) -> Result<(), Fatal> {
+        match self.state {
+            State::Holding => {
+                self.state = State::Collecting(Box::new(Walk::new(limits)));
+                Ok(())
+            }
+            // A daemon that came back cannot know whether its first one arrived.
+            State::Collecting(_)
+            | State::Finished {
+                collected: true, ..
+            } => Ok(()),
+            State::Preparing | State::Running(_) | State::Finished { .. } => {
+                Err(misplaced("Collect before Exited"))
+            }
+        }
+    }
+
+    /// Goes on with what the supervisor does by itself.
+    fn advance(&mut self, now: Instant) -> Result<(), Fatal> {
+        match &mut self.state {
+            State::Running(run) => {
+                let last = run.turn(&mut self.children, &self.workspace, &mut self.outbox, now)?;
+                if let Some(message) = last {
+                    self.outbox.push(&message)?;
+                    self.held_since = now;
+                    self.state = State::Holding;
+                }
+            }
+            State::Collecting(walk) => {
+                for _ in 0..STEPS_PER_TURN {
+                    if !self.outbox.has_room_for_artifact() {
+                        break;
+                    }
+                    match walk.step(&self.workspace) {
+                        Step::Working => {}
+                        Step::Message(message) => {
+                            let sequence = self.outbox.push(&message)?;
+                            if matches!(message, FromSupervisor::Done(_)) {
+                                self.state = State::Finished {
+                                    last: sequence,
+                                    collected: true,
+                                };
+                                break;
+                            }
+                        }
+                    }
+                }
+            }
+            State::Preparing | State::Holding | State::Finished { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn leave(&self, now: Instant) -> Option<Leave> {
+        if let State::Finished { last, .. } = self.state
+            && self.outbox.is_acknowledged(last)
+        {
+            return Some(Leave::Acknowledged);
+        }
+        let held = match self.state {
+            State::Preparing | State::Running(_) => false,
+            State::Holding | State::Collecting(_) | State::Finished { .. } => true,
+        };
+        let expired = now.saturating_duration_since(self.held_since) >= self.hold;
+        (held && expired).then_some(Leave::HoldExpired)
+    }
+}
+
+fn misplaced(what: &str) -> Fatal {
+    Fatal::Protocol(what.to_owned())
+}

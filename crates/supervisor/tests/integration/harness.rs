@@ -1,0 +1,348 @@
+//! A sandbox around the binary and the daemon's side of the conversation.
+
+use std::io::{Read, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use fumehood_protocol::message::*;
+use fumehood_protocol::{Decoder, FromSupervisor, ResumeToken, ToSupervisor, encode};
+
+pub(crate) const TOKEN: ResumeToken = ResumeToken(*b"\xc4\x10\xfeo0123456789ab");
+
+/// How long anything may take before a test is lost.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The mounts, then the switch to the user that production has.
+const PRELUDE: &str = r#"
+set -e
+mount -t tmpfs -o mode=0755 place /mnt
+cp "$1" /mnt/supervisor
+mkdir /mnt/work /mnt/data
+echo rows > /mnt/data/table.csv
+mount -t tmpfs -o size=64m,mode=0700,uid=50000,gid=50000,noexec,nosuid,nodev work /mnt/work
+mount -t tmpfs -o size=16m,mode=1777 temporary /tmp
+if [ -n "$2" ]; then data="/mnt/none"; else data=/mnt/data; fi
+mount --bind /mnt/data /mnt/data
+mount -o remount,bind,ro /mnt/data
+exec setpriv --reuid=50000 --regid=50000 --clear-groups --no-new-privs \
+    --bounding-set=-all --inh-caps=-all -- \
+    /mnt/supervisor --workspace /mnt/work --dataset "$data"
+"#;
+
+/// A running supervisor. Dropping it kills the whole sandbox.
+pub(crate) struct Sandbox {
+    child: Child,
+    input: Option<ChildStdin>,
+    chunks: Receiver<Vec<u8>>,
+    /// Bytes read and not decoded, for tests that look at the stream itself.
+    decoder: Decoder,
+    pub(crate) last_sequence: u64,
+    pub(crate) auto_ack: bool,
+}
+
+impl Sandbox {
+    pub(crate) fn new() -> Self {
+        Self::with_dataset(true)
+    }
+
+    pub(crate) fn with_dataset(dataset: bool) -> Self {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        assert!(
+            status.contains("\nUid:\t0\t0\t"),
+            "these tests make namespaces: run them as root"
+        );
+        let mut child = Command::new("unshare")
+            .args([
+                "--mount",
+                "--pid",
+                "--fork",
+                "--mount-proc",
+                "--kill-child",
+                "sh",
+                "-c",
+            ])
+            .args([
+                PRELUDE,
+                "sandbox",
+                env!("CARGO_BIN_EXE_fumehood-supervisor"),
+            ])
+            .arg(if dataset { "" } else { "none" })
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (sender, chunks) = channel();
+        let mut output = child.stdout.take().unwrap();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 65536];
+            while let Ok(count @ 1..) = output.read(&mut buffer) {
+                if sender.send(buffer[..count].to_vec()).is_err() {
+                    break;
+                }
+            }
+        });
+        let input = child.stdin.take();
+        Self {
+            child,
+            input,
+            chunks,
+            decoder: Decoder::default(),
+            last_sequence: 0,
+            auto_ack: true,
+        }
+    }
+
+    /// A sandbox in which this shell script runs.
+    pub(crate) fn running(script: &str) -> Self {
+        Self::started(start(script))
+    }
+
+    pub(crate) fn started(start: Start) -> Self {
+        let mut sandbox = Self::new();
+        sandbox.ready();
+        sandbox.send(&ToSupervisor::Start(start));
+        assert!(matches!(sandbox.next(), FromSupervisor::Started(_)));
+        sandbox
+    }
+
+    pub(crate) fn ready(&mut self) -> Ready {
+        match self.next() {
+            FromSupervisor::Ready(ready) => ready,
+            other => panic!("expected Ready, got {other:?}"),
+        }
+    }
+
+    pub(crate) fn send(&mut self, message: &ToSupervisor) {
+        self.send_raw(&encode(0, message).unwrap());
+    }
+
+    pub(crate) fn send_raw(&mut self, bytes: &[u8]) {
+        // The supervisor may have left meanwhile; what it said before tells more than this error.
+        let _ = self.input.as_mut().unwrap().write_all(bytes);
+    }
+
+    pub(crate) fn detach_input(&mut self) {
+        self.input = None;
+    }
+
+    /// The next message; checks its number and acknowledges it.
+    pub(crate) fn next(&mut self) -> FromSupervisor {
+        self.next_within(PATIENCE)
+            .expect("the supervisor said nothing in time")
+    }
+
+    pub(crate) fn next_within(&mut self, patience: Duration) -> Option<FromSupervisor> {
+        let until = Instant::now() + patience;
+        loop {
+            if let Some(frame) = self.decoder.next_frame().unwrap() {
+                assert_eq!(
+                    frame.sequence,
+                    self.last_sequence + 1,
+                    "frames are numbered in order"
+                );
+                self.last_sequence = frame.sequence;
+                if self.auto_ack {
+                    self.send(&ToSupervisor::Ack(frame.sequence));
+                }
+                return Some(frame.message().unwrap());
+            }
+            match self.raw_within(until.saturating_duration_since(Instant::now())) {
+                Some(bytes) => self.decoder.push(&bytes),
+                None => return None,
+            }
+        }
+    }
+
+    /// The next bytes of the stream, whatever they are.
+    pub(crate) fn raw_within(&mut self, patience: Duration) -> Option<Vec<u8>> {
+        self.chunks.recv_timeout(patience).ok()
+    }
+
+    /// Starts decoding at these bytes.
+    pub(crate) fn decode_from(&mut self, bytes: &[u8], last_sequence: u64) {
+        self.decoder.reset();
+        self.decoder.push(bytes);
+        self.last_sequence = last_sequence;
+    }
+
+    /// Everything up to the end of the run.
+    pub(crate) fn finish(&mut self) -> Finished {
+        let mut finished = Finished {
+            stdout: Vec::new(),
+            stderr: Vec::new(),
+            exited: None,
+        };
+        loop {
+            match self.next() {
+                FromSupervisor::Output(output) => finished.take(output),
+                FromSupervisor::Exited(exited) => {
+                    finished.exited = Some(*exited);
+                    return finished;
+                }
+                other => panic!("unexpected {other:?}"),
+            }
+        }
+    }
+
+    pub(crate) fn collect(&mut self, limits: CollectLimits) -> Collected {
+        self.send(&ToSupervisor::Collect(limits));
+        self.collected()
+    }
+
+    pub(crate) fn collected(&mut self) -> Collected {
+        let mut collected = Collected::default();
+        let mut open: Option<(Entry, Vec<u8>)> = None;
+        loop {
+            match self.next() {
+                FromSupervisor::Entry(entry) => {
+                    assert!(
+                        open.replace((entry, Vec::new())).is_none(),
+                        "an entry within another"
+                    );
+                }
+                FromSupervisor::Chunk(chunk) => {
+                    assert!(chunk.bytes.len() <= fumehood_protocol::MAX_PAYLOAD_BYTES);
+                    open.as_mut().unwrap().1.extend(chunk.bytes);
+                }
+                FromSupervisor::EntryEnd => {
+                    let (entry, bytes) = open.take().unwrap();
+                    assert_eq!(entry.size, bytes.len() as u64);
+                    collected.entries.push((entry, bytes));
+                }
+                FromSupervisor::Skipped(skipped) => collected.skipped.push(skipped),
+                FromSupervisor::Done(done) => {
+                    collected.done = Some(done);
+                    return collected;
+                }
+                other => panic!("unexpected {other:?}"),
+            }
+        }
+    }
+
+    /// Waits for the end of the supervisor and gives its exit code.
+    pub(crate) fn exit_code(&mut self) -> Option<i32> {
+        let until = Instant::now() + PATIENCE;
+        while Instant::now() < until {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            self.chunks.recv_timeout(Duration::from_millis(5)).ok();
+        }
+        panic!("the supervisor did not end");
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Peak resident memory of the supervisor, seen from outside.
+    pub(crate) fn peak_resident_bytes(&self) -> u64 {
+        let children = format!("/proc/{0}/task/{0}/children", self.child.id());
+        let pid = std::fs::read_to_string(children).unwrap();
+        let status = std::fs::read_to_string(format!("/proc/{}/status", pid.trim())).unwrap();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmHWM:"))
+            .unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        // The kernel ends the sandbox with its PID 1, which ends with its parent.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What a run said.
+pub(crate) struct Finished {
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: Vec<u8>,
+    exited: Option<Exited>,
+}
+
+impl Finished {
+    fn take(&mut self, output: Output) {
+        match output.stream {
+            Stream::Stdout => self.stdout.extend(output.bytes),
+            Stream::Stderr => self.stderr.extend(output.bytes),
+        }
+    }
+
+    pub(crate) fn exited(&self) -> &Exited {
+        self.exited.as_ref().unwrap()
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.stdout).unwrap()
+    }
+}
+
+/// What a walk said.
+#[derive(Default)]
+pub(crate) struct Collected {
+    pub(crate) entries: Vec<(Entry, Vec<u8>)>,
+    pub(crate) skipped: Vec<Skipped>,
+    pub(crate) done: Option<Done>,
+}
+
+impl Collected {
+    pub(crate) fn paths(&self) -> Vec<&str> {
+        self.entries
+            .iter()
+            .map(|(entry, _)| std::str::from_utf8(&entry.path).unwrap())
+            .collect()
+    }
+
+    pub(crate) fn content(&self, path: &str) -> &[u8] {
+        let found = self
+            .entries
+            .iter()
+            .find(|(entry, _)| entry.path == path.as_bytes());
+        &found
+            .unwrap_or_else(|| panic!("{path} was not collected"))
+            .1
+    }
+
+    pub(crate) fn reason(&self, path: &str) -> Option<SkipReason> {
+        self.skipped
+            .iter()
+            .find(|skipped| skipped.path == path.as_bytes())
+            .map(|s| s.reason)
+    }
+}
+
+/// A generous request to run a shell script.
+pub(crate) fn start(script: &str) -> Start {
+    Start {
+        arguments: ["sh", "-c", script].map(String::from).to_vec(),
+        environment: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
+        limits: ProgramLimits {
+            wall_milliseconds: 15_000,
+            cpu_seconds: None,
+            file_size_bytes: 1 << 40,
+            open_files: 256,
+        },
+        output: OutputLimits {
+            stdout_head_bytes: 100_000,
+            stderr_head_bytes: 100_000,
+            tail_bytes: 8192,
+        },
+        resume_token: TOKEN,
+        hold_milliseconds: 15_000,
+    }
+}
+
+pub(crate) fn limits() -> CollectLimits {
+    CollectLimits {
+        total_bytes: 1 << 30,
+        files: 1000,
+        entries: 10_000,
+        depth: 32,
+        path_bytes: 4096,
+        ignore: Vec::new(),
+    }
+}
