@@ -47,6 +47,15 @@ impl ExecutionId {
         Self(format!("{}{}", Self::PREFIX, random_name(8)))
     }
 
+    /// Reads an id from where it was stored; `None` if it is not one.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let name = text.strip_prefix(Self::PREFIX)?;
+        let valid = name.len() == 8
+            && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+        valid.then(|| Self(text.to_owned()))
+    }
+
     /// The id as text, safe in a file name and in a container name.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -5,6 +5,8 @@
 
 pub mod ids;
 
+pub mod telemetry;
+
 pub mod execution;
 
 pub mod config;
@@ -12,5 +14,9 @@ pub mod config;
 pub mod runs;
 
 pub mod sandbox;
+
+pub mod artifacts;
+
+pub mod orchestrator;
 
 pub mod api;

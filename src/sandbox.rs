@@ -1,2 +1,22 @@
-//! x
+//! Sandboxes: containers used for one execution and destroyed.
+//!
+//! Owns the seam to container engines ([`engine`]), the hardening as data ([`policy`]), what is
+//! fixed when a container is made ([`template`]) and the conversation with the supervisor in it
+//! ([`session`]). Knows neither runs nor HTTP. Adding an engine is one folder beside [`docker`].
+
+pub mod engine;
+
+pub mod template;
+
+pub mod policy;
+
+pub mod check;
+
+pub mod session;
+
+pub mod slots;
+
 pub mod docker;
+
+pub use engine::{Engine, EngineError, Sandbox};
+pub use template::{Image, Template};

@@ -133,6 +133,27 @@ impl Verdict {
         }
     }
 
+    /// An execution that was ended on request.
+    #[must_use]
+    pub fn cancelled(evidence: &str) -> Self {
+        let text = "Execution was cancelled.".to_owned();
+        let cause = Cause {
+            kind: CauseKind::Cancelled,
+            limit: None,
+            configured: None,
+            observed: None,
+            evidence: vec![evidence.to_owned()],
+            message: text.clone(),
+        };
+        Self {
+            status: Status::Cancelled,
+            return_code: None,
+            cause,
+            error_info: Some(text),
+            warnings: Vec::new(),
+        }
+    }
+
     /// An execution that was refused before anything was started (contract sections 2.2 and 2.3).
     #[must_use]
     pub fn refused(error_info: String) -> Self {

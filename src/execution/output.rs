@@ -20,7 +20,6 @@ impl Head {
     /// An empty head that keeps `cap` bytes.
     #[must_use]
     pub fn new(cap: u64) -> Self {
-        // One byte more than the cap tells a stream of exactly the cap from a longer one.
         let cap = usize::try_from(cap).unwrap_or(usize::MAX);
         Self {
             cap,
@@ -44,10 +43,22 @@ impl Head {
         self.total
     }
 
+    /// Whether something is missing from the head of a stream of `written` bytes.
+    #[must_use]
+    pub fn is_cut(&self, written: u64) -> bool {
+        written.max(self.total) > self.bytes.len() as u64
+    }
+
+    /// What was kept so far, as text.
+    #[must_use]
+    pub fn peek(&self) -> String {
+        lossy(&self.bytes)
+    }
+
     /// The head as text. `written` is how many bytes the program wrote in all.
     #[must_use]
     pub fn into_text(self, written: u64) -> String {
-        if written.max(self.total) <= self.bytes.len() as u64 {
+        if !self.is_cut(written) {
             return lossy(&self.bytes);
         }
         let mut text = lossy(&self.bytes[..character_boundary(&self.bytes)]);

@@ -1,2 +1,224 @@
-//! x
-// images
+//! Docker Engine behind the [`Engine`] seam: the only place that knows bollard.
+//!
+//! Owns the connection, made when first needed and again after it failed, so that a daemon can be
+//! started before its engine. Every call has a bound ([`client`]); settings come from one pure
+//! function ([`options`]) and are read back ([`verify`]).
+
+pub mod client;
+
+pub mod options;
+
+pub mod verify;
+
+pub mod supervisor;
+
+pub mod container;
+
+pub mod reaper;
+
+pub mod images;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use async_trait::async_trait;
+use bollard::Docker;
+use bollard::models::{
+    ContainerSummary, ContainerSummaryStateEnum, SystemInfoCgroupVersionEnum,
+};
+use bollard::query_parameters::{
+    CreateContainerOptions, InspectContainerOptions, ListContainersOptions,
+};
+use tokio::sync::Mutex;
+use tracing::{info, warn};
+
+use self::client::{Call, bounded};
+use self::container::DockerSandbox;
+use self::options::{Identity, LABEL_EXECUTION, LABEL_INSTANCE, container_name};
+use self::reaper::Reaper;
+use super::engine::{Engine, EngineDescription, EngineError, Leftover, Sandbox};
+use super::template::{Image, Template};
+use crate::ids::{ExecutionId, InstanceId};
+
+/// Added to a program's time limit for the deadline in the container's label: preparing before it
+/// and collecting after it.
+const DEADLINE_ALLOWANCE: Duration = Duration::from_secs(600);
+
+/// A Docker Engine.
+#[derive(Debug)]
+pub struct DockerEngine {
+    host: String,
+    instance: InstanceId,
+    connection: Mutex<Option<Arc<Connection>>>,
+    reaper: Reaper,
+}
+
+/// An engine that answered.
+#[derive(Debug)]
+struct Connection {
+    docker: Docker,
+    cgroup_v1: bool,
+    /// The volume with the supervisor, once it is known to be complete.
+    supervisor_volume: Mutex<Option<String>>,
+}
+
+impl DockerEngine {
+    /// An engine at `host` (a path or `unix://` address), which is not asked anything yet.
+    #[must_use]
+    pub fn new(host: &str, instance: InstanceId) -> Self {
+        let reaper = Reaper::new(host.to_owned());
+        Self { host: host.to_owned(), instance, connection: Mutex::new(None), reaper }
+    }
+
+    /// Removes what could not be removed at once, until nothing is left or the bound has passed.
+    pub async fn finish(&self, bound: Duration) {
+        self.reaper.finish(bound).await;
+    }
+
+    /// A client of the engine, for building and listing images.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Unreachable`] and what else connecting can meet.
+    pub async fn docker(&self) -> Result<Docker, EngineError> {
+        Ok(self.connection().await?.docker.clone())
+    }
+
+    async fn connection(&self) -> Result<Arc<Connection>, EngineError> {
+        let mut slot = self.connection.lock().await;
+        if let Some(connection) = &*slot {
+            return Ok(Arc::clone(connection));
+        }
+        let docker = client::connect(&self.host).await?;
+        let info = bounded(Call::Describe, docker.info()).await?;
+        let connection = Arc::new(Connection {
+            docker,
+            cgroup_v1: info.cgroup_version == Some(SystemInfoCgroupVersionEnum::_1),
+            supervisor_volume: Mutex::new(None),
+        });
+        info!(
+            engine.version = info.server_version.as_deref().unwrap_or("unknown"),
+            engine.cgroup_v1 = connection.cgroup_v1,
+            "connected to the container engine"
+        );
+        *slot = Some(Arc::clone(&connection));
+        Ok(connection)
+    }
+
+    async fn supervisor_volume(
+        &self,
+        connection: &Connection,
+        image: &Image,
+    ) -> Result<String, EngineError> {
+        let mut known = connection.supervisor_volume.lock().await;
+        if let Some(volume) = &*known {
+            return Ok(volume.clone());
+        }
+        let volume = supervisor::ensure(&connection.docker, &self.instance, image).await?;
+        *known = Some(volume.clone());
+        Ok(volume)
+    }
+}
+
+#[async_trait]
+impl Engine for DockerEngine {
+    async fn describe(&self) -> Result<EngineDescription, EngineError> {
+        let connection = self.connection().await?;
+        let version = bounded(Call::Describe, connection.docker.version()).await?;
+        Ok(EngineDescription {
+            name: "Docker Engine".to_owned(),
+            version: version.version.unwrap_or_default(),
+            api_version: connection.docker.client_version().to_string(),
+        })
+    }
+
+    async fn image(&self, reference: &str) -> Result<Image, EngineError> {
+        let docker = self.docker().await?;
+        let inspected = bounded(Call::InspectImage, docker.inspect_image(reference)).await;
+        let inspected = inspected.map_err(|error| client::image_missing(error, reference))?;
+        let config = inspected.config.unwrap_or_default();
+        if config.volumes.is_some_and(|volumes| !volumes.is_empty()) {
+            return Err(EngineError::ImageRefused {
+                reference: reference.to_owned(),
+                reason: "it declares volumes, which programs could fill without a bound; \
+                         build it without VOLUME"
+                    .to_owned(),
+            });
+        }
+        let environment = config.env.unwrap_or_default();
+        let names = environment.iter().filter_map(|entry| entry.split('=').next());
+        Ok(Image {
+            reference: reference.to_owned(),
+            id: inspected.id.unwrap_or_default(),
+            environment_names: names.map(str::to_owned).collect(),
+        })
+    }
+
+    async fn create(
+        &self,
+        execution: &ExecutionId,
+        template: &Template,
+    ) -> Result<Box<dyn Sandbox>, EngineError> {
+        let connection = self.connection().await?;
+        let volume = self.supervisor_volume(&connection, &template.image).await?;
+        let identity = Identity {
+            instance: &self.instance,
+            execution,
+            deadline: deadline(template),
+            supervisor_volume: &volume,
+            cgroup_v1: connection.cgroup_v1,
+        };
+        let body = options::container(template, &identity);
+        let name = container_name(&self.instance, execution);
+        let docker = &connection.docker;
+        // Made before the call: if its answer gets lost, what it made is removed all the same.
+        let sandbox = DockerSandbox::new(Arc::clone(&connection), name.clone(), self.reaper.clone());
+        let create = CreateContainerOptions { name: Some(name.clone()), ..Default::default() };
+        bounded(Call::Create, docker.create_container(Some(create), body.clone()))
+            .await
+            .map_err(|error| client::create_failed(error, template))?;
+        let inspect = docker.inspect_container(&name, None::<InspectContainerOptions>);
+        let applied = bounded(Call::Inspect, inspect).await?;
+        let differences = verify::differences(&body, &applied);
+        if !differences.is_empty() {
+            warn!(sandbox = name, ?differences, "the engine did not apply the sandbox's settings");
+            return Err(EngineError::PolicyNotApplied(differences.join(", ")));
+        }
+        Ok(Box::new(sandbox))
+    }
+
+    async fn destroy(&self, execution: &ExecutionId) -> Result<(), EngineError> {
+        let docker = self.docker().await?;
+        container::remove(&docker, &container_name(&self.instance, execution)).await
+    }
+
+    async fn leftovers(&self) -> Result<Vec<Leftover>, EngineError> {
+        let docker = self.docker().await?;
+        let label = format!("{LABEL_INSTANCE}={}", self.instance);
+        let list = ListContainersOptions {
+            all: true,
+            filters: Some(HashMap::from([("label".to_owned(), vec![label])])),
+            ..Default::default()
+        };
+        let containers = bounded(Call::List, docker.list_containers(Some(list))).await?;
+        Ok(containers.into_iter().filter_map(leftover).collect())
+    }
+}
+
+fn leftover(container: ContainerSummary) -> Option<Leftover> {
+    let label = container.labels?.remove(LABEL_EXECUTION)?;
+    // The label is ours, but whoever may use the engine can have written it.
+    let execution = ExecutionId::parse(&label)?;
+    let running = container.state != Some(ContainerSummaryStateEnum::EXITED)
+        && container.state != Some(ContainerSummaryStateEnum::CREATED);
+    Some(Leftover { execution, running })
+}
+
+/// When the program of a sandbox created now has to be over, in seconds since the epoch.
+fn deadline(template: &Template) -> i64 {
+    let limit = Duration::try_from_secs_f64(template.limits.timeout_seconds).unwrap_or_default();
+    let end = SystemTime::now() + limit + DEADLINE_ALLOWANCE;
+    let since_epoch = end.duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since_epoch.as_secs()).unwrap_or(i64::MAX)
+}

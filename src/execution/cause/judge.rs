@@ -23,7 +23,7 @@ const SIGXFSZ: i32 = 25;
 pub fn judge(facts: &Facts<'_>) -> Verdict {
     match &facts.end {
         End::KilledAtDeadline(wall) => timed_out(facts, *wall, "the daemon destroyed the sandbox"),
-        End::KilledOnCancel => cancelled("the daemon destroyed the sandbox"),
+        End::KilledOnCancel => Verdict::cancelled("the daemon destroyed the sandbox"),
         End::Lost(how) if facts.engine_saw_memory_kill == Some(true) => {
             let evidence = vec![
                 how.clone(),
@@ -45,7 +45,7 @@ fn reported(facts: &Facts<'_>, exited: &Exited) -> Verdict {
     let wall = seconds(exited);
     match (exited.ended_by, exited.ending) {
         (EndedBy::Deadline, _) => timed_out(facts, wall, "the supervisor ended every process"),
-        (EndedBy::Cancel, _) => cancelled("the supervisor ended every process"),
+        (EndedBy::Cancel, _) => Verdict::cancelled("the supervisor ended every process"),
         (EndedBy::Program, Ending::Code(0)) => succeeded(facts, exited, wall),
         (EndedBy::Program, ending) => failed(facts, exited, ending, wall),
     }
@@ -254,21 +254,6 @@ fn timed_out(facts: &Facts<'_>, wall: f64, evidence: &str) -> Verdict {
             evidence: vec![evidence.to_owned()],
             message: format!("{text} Raise timeout_seconds if the work needs longer."),
         },
-        error_info: Some(text),
-        warnings: Vec::new(),
-    }
-}
-
-fn cancelled(evidence: &str) -> Verdict {
-    let text = "Execution was cancelled.".to_owned();
-    Verdict {
-        status: Status::Cancelled,
-        return_code: None,
-        cause: cause(
-            CauseKind::Cancelled,
-            text.clone(),
-            vec![evidence.to_owned()],
-        ),
         error_info: Some(text),
         warnings: Vec::new(),
     }

@@ -1,0 +1,382 @@
+//! The directory that artifacts are gathered in, and its one-step appearance under its final name.
+//!
+//! Everything is done relative to open directories, with `O_EXCL` and `O_NOFOLLOW`; nothing that is
+//! there already is ever written to, followed, or given another owner (security.md row 61). This
+//! module blocks: call it from a blocking thread.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, RenameFlags, Timespec, Timestamps, fchmod, fsync, futimens,
+    mkdirat, openat, renameat_with, statat,
+};
+use rustix::io::Errno;
+use sha2::{Digest as _, Sha256};
+use tracing::warn;
+
+use super::path::ArtifactPath;
+use crate::execution::Artifact;
+use crate::ids::ExecutionId;
+
+/// The directory of the output root that executions are published in.
+pub const MODELS: &str = "models";
+
+const PARTIAL_PREFIX: &str = ".partial-";
+
+/// The place where artifacts end up: `<output root>/models`.
+#[derive(Debug, Clone)]
+pub struct OutputRoot {
+    path: PathBuf,
+}
+
+/// A failing output root. `Display` is for clients and names no path; the source does.
+#[derive(Debug, thiserror::Error)]
+#[error("the output directory cannot be written to: check `app.output_root` and its permissions")]
+pub struct OutputRootError(#[source] pub io::Error);
+
+impl OutputRoot {
+    /// The output root at `path`, which is made when it is first used.
+    #[must_use]
+    pub fn new(path: &Path) -> Self {
+        Self { path: path.to_owned() }
+    }
+
+    /// Begins gathering the artifacts of one execution.
+    ///
+    /// # Errors
+    ///
+    /// [`OutputRootError`] if the directory cannot be made.
+    pub fn stage(&self, execution: &ExecutionId) -> Result<Staging, OutputRootError> {
+        let models = self.open_models().map_err(|error| self.error(error))?;
+        let partial = format!("{PARTIAL_PREFIX}{execution}");
+        let directory = mkdirat(&models, &partial, Mode::RWXU)
+            .and_then(|()| open_directory(&models, &partial))
+            .map_err(|error| self.error(error.into()))?;
+        Ok(Staging { models, partial, name: execution.to_string(), directory, open: true })
+    }
+
+    /// Where a published execution is, for reading back.
+    #[must_use]
+    pub fn published(&self, execution: &ExecutionId) -> PathBuf {
+        self.path.join(MODELS).join(execution.as_str())
+    }
+
+    /// Checks that something can be written, and removes what executions that a stopped daemon had
+    /// begun left half-done.
+    ///
+    /// # Errors
+    ///
+    /// [`OutputRootError`] if nothing can be written.
+    pub fn prepare(&self) -> Result<(), OutputRootError> {
+        let probe = self.stage(&ExecutionId::random())?;
+        drop(probe);
+        let listing = std::fs::read_dir(self.path.join(MODELS)).map_err(|error| self.error(error))?;
+        for entry in listing.flatten() {
+            if entry.file_name().to_string_lossy().starts_with(PARTIAL_PREFIX) {
+                remove(&entry.path());
+            }
+        }
+        Ok(())
+    }
+
+    fn open_models(&self) -> io::Result<OwnedFd> {
+        let path = self.path.join(MODELS);
+        std::fs::create_dir_all(&path)?;
+        Ok(openat(CWD, &path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+    }
+
+    fn error(&self, error: io::Error) -> OutputRootError {
+        let text = format!("{}: {error}", self.path.join(MODELS).display());
+        OutputRootError(io::Error::new(error.kind(), text))
+    }
+}
+
+/// Artifacts of one execution that nobody sees yet. Dropping it removes them.
+#[derive(Debug)]
+pub struct Staging {
+    models: OwnedFd,
+    partial: String,
+    name: String,
+    directory: OwnedFd,
+    open: bool,
+}
+
+/// Why one artifact is not stored.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreArtifactError {
+    /// Another artifact has the name, or a directory does, or a file stands where a directory of
+    /// the name would be.
+    #[error("another artifact has this name")]
+    NameTaken,
+    /// The disk or the file system.
+    #[error("an artifact cannot be written")]
+    Io(#[from] io::Error),
+}
+
+impl Staging {
+    /// Makes a directory and those above it.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreArtifactError::NameTaken`] if a file stands in the way.
+    pub fn make_directory(&self, path: &ArtifactPath) -> Result<(), StoreArtifactError> {
+        self.descend(path.components()).map(drop)
+    }
+
+    /// Begins a file.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreArtifactError`]
+    pub fn create(&self, path: &ArtifactPath) -> Result<StagedFile, StoreArtifactError> {
+        let parent = self.descend(path.parents())?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match openat(&parent, path.name(), flags, Mode::RUSR | Mode::WUSR) {
+            Ok(file) => Ok(StagedFile {
+                file: File::from(file),
+                parent,
+                path: path.clone(),
+                hash: Sha256::new(),
+                size: 0,
+            }),
+            Err(Errno::EXIST) => Err(StoreArtifactError::NameTaken),
+            Err(error) => Err(io::Error::from(error).into()),
+        }
+    }
+
+    /// Makes everything durable and gives it its final name in one step (contract section 2.9).
+    ///
+    /// # Errors
+    ///
+    /// The disk's; nothing is published then.
+    pub fn publish(mut self) -> Result<(), OutputRootError> {
+        let outcome = (|| -> io::Result<()> {
+            fchmod(&self.directory, Mode::from_raw_mode(0o755))?;
+            // One call for all files: far cheaper than one per file where there are thousands.
+            rustix::fs::syncfs(&self.directory)?;
+            renameat_with(&self.models, &self.partial, &self.models, &self.name, RenameFlags::NOREPLACE)?;
+            fsync(&self.models)?;
+            Ok(())
+        })();
+        outcome.map_err(OutputRootError)?;
+        self.open = false;
+        Ok(())
+    }
+
+    fn descend(&self, components: &[String]) -> Result<OwnedFd, StoreArtifactError> {
+        let mut directory = self.directory.as_fd().try_clone_to_owned()?;
+        for name in components {
+            match mkdirat(&directory, name.as_str(), Mode::from_raw_mode(0o755)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(io::Error::from(error).into()),
+            }
+            directory = match open_directory(&directory, name) {
+                Ok(opened) => opened,
+                Err(Errno::NOTDIR | Errno::LOOP) => return Err(StoreArtifactError::NameTaken),
+                Err(error) => return Err(io::Error::from(error).into()),
+            };
+        }
+        Ok(directory)
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        if self.open
+            && let Ok(path) = std::fs::read_link(format!("/proc/self/fd/{}", raw(&self.models)))
+        {
+            remove(&path.join(&self.partial));
+        }
+    }
+}
+
+fn raw(descriptor: &OwnedFd) -> i32 {
+    use std::os::fd::AsRawFd as _;
+    descriptor.as_raw_fd()
+}
+
+/// A file being received.
+#[derive(Debug)]
+pub struct StagedFile {
+    file: File,
+    parent: OwnedFd,
+    path: ArtifactPath,
+    hash: Sha256,
+    size: u64,
+}
+
+/// What is kept of a file besides its bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Attributes {
+    /// Whether the owner may execute it; nothing else of its mode is carried over.
+    pub executable: bool,
+    /// Modification time: seconds and nanoseconds since the epoch.
+    pub modified: (i64, u32),
+}
+
+impl StagedFile {
+    /// Appends the next bytes.
+    ///
+    /// # Errors
+    ///
+    /// The disk's.
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)?;
+        self.hash.update(bytes);
+        self.size += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// SHA-256 of what was written so far, lower case hexadecimal.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        hex::encode(self.hash.clone().finalize())
+    }
+
+    /// Bytes written so far.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Completes the file.
+    ///
+    /// # Errors
+    ///
+    /// The file system's.
+    pub fn finish(self, attributes: Attributes) -> io::Result<Artifact> {
+        let mode = if attributes.executable { 0o755 } else { 0o644 };
+        fchmod(&self.file, Mode::from_raw_mode(mode))?;
+        let (tv_sec, nanoseconds) = attributes.modified;
+        let time = Timespec { tv_sec, tv_nsec: i64::from(nanoseconds.min(999_999_999)) };
+        // A time that the file system cannot store is no reason to lose the file.
+        if let Err(error) = futimens(&self.file, &Timestamps { last_access: time, last_modification: time }) {
+            warn!(%error, "an artifact's modification time could not be kept");
+        }
+        Ok(Artifact {
+            path: self.path.to_string(),
+            size: self.size,
+            sha256: hex::encode(self.hash.finalize()),
+        })
+    }
+
+    /// Removes the file again.
+    ///
+    /// # Errors
+    ///
+    /// The file system's.
+    pub fn discard(self) -> io::Result<()> {
+        rustix::fs::unlinkat(&self.parent, self.path.name(), AtFlags::empty())?;
+        Ok(())
+    }
+}
+
+fn open_directory(parent: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = openat(parent, name, flags, Mode::empty());
+    if opened.is_err() && statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|s| !rustix::fs::FileType::from_raw_mode(s.st_mode).is_dir()) {
+        return Err(Errno::NOTDIR);
+    }
+    opened
+}
+
+fn remove(path: &Path) {
+    if let Err(error) = std::fs::remove_dir_all(path) {
+        warn!(%error, path = %path.display(), "a half-done artifact directory is left");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+
+    use super::*;
+
+    fn path(text: &str) -> ArtifactPath {
+        ArtifactPath::from_bytes(text.as_bytes()).unwrap()
+    }
+
+    fn store(staging: &Staging, name: &str, bytes: &[u8]) -> Artifact {
+        let mut file = staging.create(&path(name)).unwrap();
+        file.write(bytes).unwrap();
+        file.finish(Attributes { executable: false, modified: (1_600_000_000, 5) }).unwrap()
+    }
+
+    #[test]
+    fn a_reader_sees_all_or_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = OutputRoot::new(directory.path());
+        let execution = ExecutionId::random();
+        let staging = root.stage(&execution).unwrap();
+        let artifact = store(&staging, "models/m.bin", b"abc");
+        let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!((artifact.size, artifact.sha256.as_str()), (3, expected));
+        assert!(!root.published(&execution).exists());
+        staging.publish().unwrap();
+        let file = root.published(&execution).join("models/m.bin").metadata().unwrap();
+        assert_eq!(file.permissions().mode() & 0o7777, 0o644);
+        assert_eq!((file.mtime(), file.mtime_nsec()), (1_600_000_000, 5));
+    }
+
+    #[test]
+    fn what_is_not_published_is_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = OutputRoot::new(directory.path());
+        let staging = root.stage(&ExecutionId::random()).unwrap();
+        store(&staging, "a/b/c", b"x");
+        drop(staging);
+        assert_eq!(std::fs::read_dir(directory.path().join(MODELS)).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn leftovers_of_a_stopped_daemon_are_removed_and_results_are_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let models = directory.path().join(MODELS);
+        std::fs::create_dir_all(models.join(".partial-exec_aaaaaaaa/x")).unwrap();
+        std::fs::create_dir_all(models.join("exec_bbbbbbbb")).unwrap();
+        OutputRoot::new(directory.path()).prepare().unwrap();
+        let left: Vec<_> = std::fs::read_dir(models).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(left, ["exec_bbbbbbbb"]);
+    }
+
+    #[test]
+    fn nothing_that_is_there_is_written_to_or_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        let root = OutputRoot::new(directory.path());
+        let execution = ExecutionId::random();
+        let staging = root.stage(&execution).unwrap();
+        let partial = directory.path().join(MODELS).join(format!("{PARTIAL_PREFIX}{execution}"));
+        symlink(outside.path(), partial.join("link")).unwrap();
+        symlink(outside.path().join("new"), partial.join("dangling")).unwrap();
+        store(&staging, "file", b"first");
+        for name in ["link/x", "dangling", "file", "file/x"] {
+            let refused = staging.create(&path(name)).unwrap_err();
+            assert!(matches!(refused, StoreArtifactError::NameTaken), "{name}: {refused:?}");
+        }
+        assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn an_earlier_result_is_never_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = OutputRoot::new(directory.path());
+        let execution = ExecutionId::random();
+        root.stage(&execution).unwrap().publish().unwrap();
+        let again = root.stage(&execution).unwrap();
+        assert!(again.publish().is_err());
+    }
+
+    #[test]
+    fn an_output_root_that_cannot_be_made_names_the_setting_and_no_path() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let error = OutputRoot::new(&file).prepare().unwrap_err();
+        assert!(error.to_string().contains("app.output_root"));
+        assert!(!error.to_string().contains(&*directory.path().to_string_lossy()));
+    }
+}

@@ -1,0 +1,232 @@
+//! The talk with a supervisor from `Ready` to the end of the program.
+//!
+//! Enforces the deadline and the end on request from outside the sandbox (invariant 1): the
+//! supervisor does so first, to keep what was written; if it is late, the caller destroys the
+//! sandbox.
+
+use std::time::Duration;
+
+use fumehood_protocol::message::{
+    Exited, OutputLimits, ProgramLimits, Ready, Start, Stream, WriteFile,
+};
+use fumehood_protocol::{FromSupervisor, MAX_PAYLOAD_BYTES, ResumeToken, ToSupervisor};
+use jiff::Timestamp;
+use rand::Rng as _;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::trouble::Trouble;
+use crate::execution::environment::environment;
+use crate::execution::output::{Head, TAIL_BYTES};
+use crate::execution::spec::{ExecutionSpec, Limits, SCRIPT_NAME};
+use crate::runs::events::RunEvent;
+use crate::runs::service::Observer;
+use crate::sandbox::policy;
+use crate::sandbox::session::{Session, SessionError};
+
+/// From the start of a sandbox to its supervisor's first message.
+const READY_BOUND: Duration = Duration::from_secs(30);
+
+/// From the last input file to the program's start.
+const START_BOUND: Duration = Duration::from_secs(30);
+
+/// What the supervisor has after a deadline or a cancellation before the sandbox is destroyed.
+const SUPERVISOR_GRACE: Duration = Duration::from_millis(800);
+
+/// How long a supervisor keeps a result that nobody fetches.
+const HOLD: Duration = Duration::from_secs(600);
+
+/// A program that was started, and what came of it.
+#[derive(Debug)]
+pub(super) struct Conversation {
+    /// When the program was started.
+    pub(super) started_at: Timestamp,
+    /// The head of standard output.
+    pub(super) stdout: Head,
+    /// The head of standard error.
+    pub(super) stderr: Head,
+    /// How the talk ended.
+    pub(super) end: TalkEnd,
+}
+
+/// How the talk ended.
+#[derive(Debug)]
+pub(super) enum TalkEnd {
+    /// With the supervisor's report; artifacts can be asked for.
+    Reported(Box<Exited>),
+    /// The supervisor did not end the program in time; wall clock in seconds.
+    LateAtDeadline(f64),
+    /// The supervisor did not end the program on request.
+    LateOnCancel,
+    /// The stream broke.
+    Lost(SessionError),
+}
+
+/// Waits for the supervisor to be ready.
+pub(super) async fn ready(session: &mut Session) -> Result<Ready, Trouble> {
+    match timeout(READY_BOUND, session.receive()).await {
+        Ok(Ok(FromSupervisor::Ready(ready))) => Ok(ready),
+        Ok(Ok(FromSupervisor::Failed(failed))) => {
+            Err(Trouble::NotStarted { step: failed.step, message: failed.message })
+        }
+        Ok(Ok(_)) => Err(Trouble::NotStarted {
+            step: "greeting".to_owned(),
+            message: "the supervisor did not say that it is ready".to_owned(),
+        }),
+        Ok(Err(error)) => Err(error.into()),
+        Err(_) => Err(Trouble::NotReady { seconds: READY_BOUND.as_secs() }),
+    }
+}
+
+/// Hands over the files and starts the program.
+pub(super) async fn start(session: &mut Session, spec: &ExecutionSpec) -> Result<(), Trouble> {
+    write_file(session, SCRIPT_NAME, spec.code.as_bytes()).await?;
+    for (path, bytes) in &spec.input_files {
+        write_file(session, path, bytes).await?;
+    }
+    session.send(&ToSupervisor::Start(start_message(&spec.limits))).await?;
+    match timeout(START_BOUND, session.receive()).await {
+        Ok(Ok(FromSupervisor::Started(_))) => Ok(()),
+        Ok(Ok(FromSupervisor::Failed(failed))) => {
+            Err(Trouble::NotStarted { step: failed.step, message: failed.message })
+        }
+        Ok(Ok(_)) => Err(Trouble::NotStarted {
+            step: "start".to_owned(),
+            message: "the supervisor did not say that the program runs".to_owned(),
+        }),
+        Ok(Err(error)) => Err(error.into()),
+        Err(_) => Err(Trouble::NotReady { seconds: START_BOUND.as_secs() }),
+    }
+}
+
+async fn write_file(session: &mut Session, path: &str, bytes: &[u8]) -> Result<(), SessionError> {
+    // An empty file is one message without bytes.
+    let mut rest = bytes;
+    loop {
+        let (chunk, tail) = rest.split_at(rest.len().min(MAX_PAYLOAD_BYTES));
+        let message = WriteFile { path: path.to_owned(), bytes: chunk.to_vec() };
+        session.send(&ToSupervisor::Write(message)).await?;
+        rest = tail;
+        if rest.is_empty() {
+            return Ok(());
+        }
+    }
+}
+
+fn start_message(limits: &Limits) -> Start {
+    let wall = Duration::try_from_secs_f64(limits.timeout_seconds).unwrap_or(Duration::MAX);
+    Start {
+        arguments: vec!["python3".to_owned(), SCRIPT_NAME.to_owned()],
+        environment: environment(limits),
+        limits: ProgramLimits {
+            wall_milliseconds: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX),
+            cpu_seconds: None,
+            file_size_bytes: policy::sizes(limits).workspace.bytes,
+            open_files: policy::OPEN_FILES,
+        },
+        output: OutputLimits {
+            stdout_head_bytes: limits.max_stdout_size_bytes,
+            stderr_head_bytes: limits.max_stderr_size_bytes,
+            tail_bytes: TAIL_BYTES,
+        },
+        resume_token: ResumeToken(rand::rng().random()),
+        hold_milliseconds: u64::try_from(HOLD.as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+/// Follows a started program to its end.
+pub(super) async fn follow(
+    session: &mut Session,
+    limits: &Limits,
+    cancel: &CancellationToken,
+    observer: &dyn Observer,
+) -> Conversation {
+    let started_at = Timestamp::now();
+    let start = Instant::now();
+    let wall = Duration::try_from_secs_f64(limits.timeout_seconds).unwrap_or(Duration::MAX);
+    // Far beyond any ceiling a limit cannot be added to a clock; then the ceiling is a day more.
+    let far = start + Duration::from_secs(86_400 * 365);
+    let deadline = start.checked_add(wall + SUPERVISOR_GRACE).unwrap_or(far);
+    let mut follower = Follower {
+        stdout: Head::new(limits.max_stdout_size_bytes),
+        stderr: Head::new(limits.max_stderr_size_bytes),
+        observer,
+    };
+    let end = follower.run(session, start, deadline, cancel).await;
+    Conversation { started_at, stdout: follower.stdout, stderr: follower.stderr, end }
+}
+
+struct Follower<'a> {
+    stdout: Head,
+    stderr: Head,
+    observer: &'a dyn Observer,
+}
+
+impl Follower<'_> {
+    async fn run(
+        &mut self,
+        session: &mut Session,
+        start: Instant,
+        deadline: Instant,
+        cancel: &CancellationToken,
+    ) -> TalkEnd {
+        let mut patience: Option<Instant> = None;
+        loop {
+            let until = patience.map_or(deadline, |until| until.min(deadline));
+            // The clock and the request come first: a flood of messages must not starve them.
+            let message = tokio::select! {
+                biased;
+                () = sleep_until(until) => {
+                    return if patience.is_some_and(|patience| patience <= deadline) {
+                        TalkEnd::LateOnCancel
+                    } else {
+                        TalkEnd::LateAtDeadline(start.elapsed().as_secs_f64())
+                    };
+                }
+                () = cancel.cancelled(), if patience.is_none() => {
+                    patience = Some(Instant::now() + SUPERVISOR_GRACE);
+                    if let Err(error) = session.send(&ToSupervisor::Cancel).await {
+                        return TalkEnd::Lost(error);
+                    }
+                    continue;
+                }
+                message = session.receive() => message,
+            };
+            match message {
+                Ok(FromSupervisor::Output(output)) => self.take_output(output.stream, &output.bytes),
+                Ok(FromSupervisor::Exited(exited)) => return TalkEnd::Reported(exited),
+                Ok(other) => return TalkEnd::Lost(unexpected(&other)),
+                Err(error) => return TalkEnd::Lost(error),
+            }
+            if let Err(error) = session.acknowledge().await {
+                return TalkEnd::Lost(error);
+            }
+        }
+    }
+
+    fn take_output(&mut self, stream: Stream, bytes: &[u8]) {
+        let head = match stream {
+            Stream::Stdout => &mut self.stdout,
+            Stream::Stderr => &mut self.stderr,
+        };
+        let kept = head.push(bytes);
+        if !kept.is_empty() {
+            self.observer.observe(RunEvent::Output { stream, bytes: kept.to_vec() });
+        }
+    }
+}
+
+fn unexpected(message: &FromSupervisor) -> SessionError {
+    SessionError::OutOfPlace(match message {
+        FromSupervisor::Ready(_) => "Ready",
+        FromSupervisor::Started(_) => "Started",
+        FromSupervisor::Output(_) => "Output",
+        FromSupervisor::Exited(_) => "Exited",
+        FromSupervisor::Failed(_) => "Failed",
+        FromSupervisor::Entry(_) => "Entry",
+        FromSupervisor::Chunk(_) => "Chunk",
+        FromSupervisor::EntryEnd => "EntryEnd",
+        FromSupervisor::Skipped(_) => "Skipped",
+        FromSupervisor::Done(_) => "Done",
+    })
+}

@@ -1,0 +1,427 @@
+//! One program in one sandbox: prepared, followed, collected, destroyed, judged.
+
+use std::collections::BTreeMap;
+use std::error::Error as StdError;
+use std::sync::Arc;
+
+use fumehood_protocol::message::{Exited, StreamTotals};
+use jiff::Timestamp;
+use sha2::{Digest as _, Sha256};
+use tokio::task::spawn_blocking;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::collection::collect;
+use super::conversation::{self, Conversation, TalkEnd};
+use super::trouble::Trouble;
+use crate::artifacts::collect::Caps;
+use crate::artifacts::path::ArtifactPath;
+use crate::artifacts::staging::{Attributes, StoreArtifactError};
+use crate::artifacts::{Collected, Collector, OutputRoot, Staging};
+use crate::execution::cause::{End, Facts, Verdict, judge};
+use crate::execution::output::{Head, tail_text};
+use crate::execution::paths::input_file_path;
+use crate::execution::result::{ExecutionResult, ResourceUsage, Status};
+use crate::execution::spec::{ExecutionSpec, SETUP_NAME};
+use crate::runs::dataset_path;
+use crate::runs::service::Observer;
+use crate::sandbox::session::Session;
+use crate::sandbox::slots::Slots;
+use crate::sandbox::template::Template;
+use crate::sandbox::{Engine, Sandbox, check};
+
+/// Runs programs. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Executor {
+    engine: Arc<dyn Engine>,
+    outputs: OutputRoot,
+    slots: Slots,
+}
+
+/// A sandbox whose supervisor is ready, and the place for what it will leave.
+struct Prepared {
+    sandbox: Box<dyn Sandbox>,
+    session: Session,
+    staging: Staging,
+}
+
+impl Executor {
+    /// An executor on `engine` that publishes artifacts under `outputs`.
+    #[must_use]
+    pub fn new(engine: Arc<dyn Engine>, outputs: OutputRoot, slots: Slots) -> Self {
+        Self { engine, outputs, slots }
+    }
+
+    /// Where an execution's artifacts are published.
+    #[must_use]
+    pub fn outputs(&self) -> &OutputRoot {
+        &self.outputs
+    }
+
+    /// Runs one program to its end. Never fails: whatever happens is in the result.
+    pub async fn execute(
+        &self,
+        spec: &ExecutionSpec,
+        cancel: &CancellationToken,
+        observer: &dyn Observer,
+    ) -> ExecutionResult {
+        if let Some(reason) = refusal(spec) {
+            return never_started(spec, Verdict::refused(reason));
+        }
+        let slot = self.slots.take();
+        let prepared = match cancel.run_until_cancelled(self.prepare(spec, slot.uid())).await {
+            Some(Ok(prepared)) => prepared,
+            Some(Err(trouble)) => return failed_before_start(spec, &trouble),
+            None => return failed_before_start(spec, &Trouble::Cancelled),
+        };
+        let result = self.run(spec, prepared, cancel, observer).await;
+        // The uid is free for another sandbox only now that this one is gone.
+        drop(slot);
+        result
+    }
+
+    async fn prepare(&self, spec: &ExecutionSpec, uid: u32) -> Result<Prepared, Trouble> {
+        let outputs = self.outputs.clone();
+        let id = spec.id.clone();
+        let staging = spawn_blocking(move || outputs.stage(&id)).await??;
+        if let Some(pin) = spec.dataset.clone() {
+            spawn_blocking(move || dataset_path::reopen(&pin)).await?.map_err(Trouble::Dataset)?;
+        }
+        let template = Template {
+            image: self.engine.image(&spec.image).await?,
+            runtime: spec.runtime.clone(),
+            uid,
+            dataset: spec.dataset.clone(),
+            limits: spec.limits.clone(),
+        };
+        let mut sandbox = self.engine.create(&spec.id, &template).await?;
+        let mut session = Session::new(sandbox.start().await?);
+        let ready = conversation::ready(&mut session).await?;
+        check::check(&ready, &template)?;
+        Ok(Prepared { sandbox, session, staging })
+    }
+
+    async fn run(
+        &self,
+        spec: &ExecutionSpec,
+        prepared: Prepared,
+        cancel: &CancellationToken,
+        observer: &dyn Observer,
+    ) -> ExecutionResult {
+        let Prepared { sandbox, mut session, staging } = prepared;
+        if let Err(trouble) = conversation::start(&mut session, spec).await {
+            destroy(sandbox).await;
+            return failed_before_start(spec, &trouble);
+        }
+        let talk = conversation::follow(&mut session, &spec.limits, cancel, observer).await;
+        let mut notes = Vec::new();
+        let collected = self.collect(spec, &mut session, staging, &talk.end, &mut notes).await;
+        let saw_memory_kill = match &talk.end {
+            TalkEnd::Reported(exited) if exited.usage.memory_kills.is_some() => None,
+            TalkEnd::Reported(_)
+            | TalkEnd::LateAtDeadline(_)
+            | TalkEnd::LateOnCancel
+            | TalkEnd::Lost(_) => sandbox.memory_kill_seen().await.ok(),
+        };
+        notes.extend(destroy(sandbox).await);
+        let mut collected = collected;
+        let staging = collected.take_staging();
+        if let Some(staging) = staging {
+            match spawn_blocking(move || staging.publish()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    log_chain("artifacts could not be published", &error);
+                    notes.push(format!("The artifacts were lost: {error}."));
+                    collected.forget();
+                }
+                Err(error) => notes.push(format!("The artifacts were lost: {error}.")),
+            }
+        }
+        conclude(spec, talk, saw_memory_kill, collected, notes)
+    }
+
+    async fn collect(
+        &self,
+        spec: &ExecutionSpec,
+        session: &mut Session,
+        staging: Staging,
+        end: &TalkEnd,
+        notes: &mut Vec<String>,
+    ) -> Gathered {
+        let reported = match end {
+            TalkEnd::Reported(exited) if exited.survivors == 0 => true,
+            TalkEnd::Reported(_)
+            | TalkEnd::LateAtDeadline(_)
+            | TalkEnd::LateOnCancel
+            | TalkEnd::Lost(_) => false,
+        };
+        let staging = match store_setup(staging, spec.bash_script.as_deref()).await {
+            Ok(staging) => staging,
+            Err(text) => {
+                notes.push(text);
+                return Gathered::default();
+            }
+        };
+        let caps = Caps {
+            total_bytes: spec.limits.max_artifact_mb << 20,
+            files: spec.limits.max_artifact_files,
+        };
+        let collector = Collector::new(staging, caps, input_digests(spec));
+        if !reported {
+            notes.push(
+                "The files of the program were lost: its sandbox had to be destroyed before they \
+                 could be collected."
+                    .to_owned(),
+            );
+            return Gathered::from(collector.finish(false));
+        }
+        match collect(session, collector, &spec.limits).await {
+            Ok((collected, note)) => {
+                notes.extend(note);
+                Gathered::from(collected)
+            }
+            Err(trouble) => {
+                notes.push(trouble.to_string());
+                Gathered::default()
+            }
+        }
+    }
+}
+
+/// What was collected, whether or not it could be published.
+#[derive(Default)]
+struct Gathered {
+    staging: Option<Staging>,
+    artifacts: Vec<crate::execution::Artifact>,
+    output_files: Vec<String>,
+    unchanged_inputs: Vec<String>,
+    skipped: Vec<crate::execution::SkippedArtifact>,
+}
+
+impl From<Collected> for Gathered {
+    fn from(collected: Collected) -> Self {
+        Self {
+            staging: Some(collected.staging),
+            artifacts: collected.artifacts,
+            output_files: collected.output_files,
+            unchanged_inputs: collected.unchanged_inputs,
+            skipped: collected.skipped,
+        }
+    }
+}
+
+impl Gathered {
+    fn take_staging(&mut self) -> Option<Staging> {
+        self.staging.take()
+    }
+
+    /// Nothing of it reached its place.
+    fn forget(&mut self) {
+        self.artifacts.clear();
+        self.output_files.clear();
+    }
+
+    /// Whether an expected file is there: at its path under `out`, or at the top of the workspace
+    /// (contract section 2.8).
+    fn has(&self, expected: &str) -> bool {
+        let name = expected.strip_prefix("./").unwrap_or(expected);
+        let below_out = name.strip_prefix("out/").unwrap_or(name);
+        let mut present = self.output_files.iter().chain(&self.unchanged_inputs);
+        present.any(|file| file == name || file == below_out)
+    }
+}
+
+/// Why a program is not even tried (contract sections 2.2 and 2.3).
+fn refusal(spec: &ExecutionSpec) -> Option<String> {
+    if spec.code.trim().is_empty() {
+        return Some("Code artifact is empty.".to_owned());
+    }
+    let mut names = spec.input_files.keys();
+    names.find_map(|name| input_file_path(name).err()).map(|error| error.to_string())
+}
+
+fn input_digests(spec: &ExecutionSpec) -> BTreeMap<String, String> {
+    let digest = |bytes: &Vec<u8>| hex::encode(Sha256::digest(bytes));
+    spec.input_files.iter().map(|(name, bytes)| (name.clone(), digest(bytes))).collect()
+}
+
+/// Stores the request's script beside the artifacts, before anything of the program's arrives.
+async fn store_setup(staging: Staging, script: Option<&str>) -> Result<Staging, String> {
+    let Some(script) = script.map(str::to_owned) else { return Ok(staging) };
+    let stored = spawn_blocking(move || -> Result<Staging, StoreArtifactError> {
+        if let Ok(path) = ArtifactPath::from_bytes(SETUP_NAME.as_bytes()) {
+            let mut file = staging.create(&path)?;
+            file.write(script.as_bytes())?;
+            let now = (Timestamp::now().as_second(), 0);
+            file.finish(Attributes { executable: false, modified: now })?;
+        }
+        Ok(staging)
+    });
+    match stored.await {
+        Ok(Ok(staging)) => Ok(staging),
+        Ok(Err(error)) => {
+            log_chain("the setup script could not be stored", &error);
+            Err("The artifacts were lost: the output directory cannot be written to.".to_owned())
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Destroys a sandbox; a note if that has to be done later.
+async fn destroy(sandbox: Box<dyn Sandbox>) -> Option<String> {
+    match sandbox.destroy().await {
+        Ok(()) => None,
+        Err(error) => {
+            log_chain("a sandbox could not be removed at once; it will be", &error);
+            Some("Clean-up is pending: the container engine did not remove the sandbox at once.".to_owned())
+        }
+    }
+}
+
+fn failed_before_start(spec: &ExecutionSpec, trouble: &Trouble) -> ExecutionResult {
+    if matches!(trouble, Trouble::Cancelled) {
+        info!(execution.id = %spec.id, "cancelled before the program was started");
+    } else {
+        log_chain("a program could not be started", trouble);
+    }
+    never_started(spec, trouble.verdict())
+}
+
+fn never_started(spec: &ExecutionSpec, verdict: Verdict) -> ExecutionResult {
+    let nothing = Gathered::default();
+    let head = || Head::new(0);
+    let talk = Talked { stdout: head(), stderr: head(), exited: None, started_at: None };
+    result(spec, talk, verdict, nothing, Vec::new())
+}
+
+/// What the talk leaves for the result.
+struct Talked {
+    stdout: Head,
+    stderr: Head,
+    exited: Option<Box<Exited>>,
+    started_at: Option<Timestamp>,
+}
+
+fn conclude(
+    spec: &ExecutionSpec,
+    talk: Conversation,
+    engine_saw_memory_kill: Option<bool>,
+    collected: Gathered,
+    notes: Vec<String>,
+) -> ExecutionResult {
+    let expected = spec.expected_output_files.iter();
+    let missing: Vec<String> = expected.filter(|name| !collected.has(name)).cloned().collect();
+    let (end, exited) = match talk.end {
+        TalkEnd::Reported(exited) => (None, Some(exited)),
+        TalkEnd::LateAtDeadline(wall) => (Some(End::KilledAtDeadline(wall)), None),
+        TalkEnd::LateOnCancel => (Some(End::KilledOnCancel), None),
+        TalkEnd::Lost(error) => {
+            log_chain("the talk with a supervisor broke off", &error);
+            (Some(End::Lost(error.to_string())), None)
+        }
+    };
+    let stderr = last_words(&talk.stderr, exited.as_deref());
+    let lost = || End::Lost("no report".to_owned());
+    let end = end.or_else(|| exited.as_deref().map(End::Reported)).unwrap_or_else(lost);
+    let facts = Facts {
+        limits: &spec.limits,
+        end,
+        engine_saw_memory_kill,
+        missing_expected_files: &missing,
+        stderr: &stderr,
+    };
+    let verdict = judge(&facts);
+    let talked = Talked {
+        stdout: talk.stdout,
+        stderr: talk.stderr,
+        exited,
+        started_at: Some(talk.started_at),
+    };
+    let mut result = result(spec, talked, verdict, collected, notes);
+    result.missing_expected_files = missing;
+    result
+}
+
+/// The end of standard error, where a traceback names what happened.
+fn last_words(head: &Head, exited: Option<&Exited>) -> String {
+    let tail = exited.map(|exited| exited.stderr.tail.as_slice()).unwrap_or_default();
+    if tail.is_empty() { head.peek() } else { tail_text(tail) }
+}
+
+fn result(
+    spec: &ExecutionSpec,
+    talk: Talked,
+    verdict: Verdict,
+    collected: Gathered,
+    notes: Vec<String>,
+) -> ExecutionResult {
+    let exited = talk.exited.as_deref();
+    let (stdout, stdout_bytes, stdout_tail) = stream(talk.stdout, exited.map(|e| &e.stdout));
+    let (mut stderr, stderr_bytes, stderr_tail) = stream(talk.stderr, exited.map(|e| &e.stderr));
+    let timed_out = verdict.status == Status::Timeout;
+    if timed_out && stderr.is_empty() {
+        stderr = verdict.error_info.clone().unwrap_or_default();
+    }
+    let mut warnings = verdict.warnings;
+    warnings.extend(notes);
+    ExecutionResult {
+        execution_id: spec.id.clone(),
+        success: verdict.status == Status::Success,
+        status: verdict.status,
+        return_code: verdict.return_code,
+        stdout,
+        stderr,
+        duration_seconds: duration(exited, talk.started_at),
+        timed_out,
+        output_files: collected.output_files,
+        missing_expected_files: Vec::new(),
+        error_info: verdict.error_info,
+        workspace_dir: format!("outputs/models/{}", spec.id),
+        limit: verdict.cause.limit,
+        cause: verdict.cause,
+        warnings,
+        stdout_bytes,
+        stderr_bytes,
+        stdout_tail,
+        stderr_tail,
+        usage: exited.map(usage),
+        started_at: talk.started_at,
+        finished_at: Timestamp::now(),
+        artifacts: collected.artifacts,
+        artifacts_skipped: collected.skipped,
+    }
+}
+
+/// Text, bytes written in all, and the tail where the head was cut.
+fn stream(head: Head, totals: Option<&StreamTotals>) -> (String, u64, Option<String>) {
+    let written = totals.map_or(head.total(), |totals| totals.bytes.max(head.total()));
+    let cut = head.is_cut(written);
+    let tail = totals.filter(|_| cut).map(|totals| tail_text(&totals.tail));
+    (head.into_text(written), written, tail)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "microseconds of a run fit a double exactly")]
+fn duration(exited: Option<&Exited>, started_at: Option<Timestamp>) -> f64 {
+    match (exited, started_at) {
+        (Some(exited), _) => exited.wall_microseconds as f64 / 1e6,
+        (None, Some(started)) => Timestamp::now().duration_since(started).as_secs_f64(),
+        (None, None) => 0.0,
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "microseconds of a run fit a double exactly")]
+fn usage(exited: &Exited) -> ResourceUsage {
+    let usage = &exited.usage;
+    ResourceUsage {
+        cpu_seconds: usage.cpu_microseconds as f64 / 1e6,
+        peak_memory_bytes: usage.peak_memory_bytes,
+        peak_resident_bytes: usage.peak_resident_bytes,
+        peak_workspace_bytes: usage
+            .workspace_fullest
+            .map(|fs| fs.total_bytes.saturating_sub(fs.free_bytes)),
+    }
+}
+
+fn log_chain(what: &'static str, error: &dyn StdError) {
+    warn!(error = %crate::telemetry::Chain(error), "{what}");
+}

@@ -1,0 +1,145 @@
+//! A run with a given program: one execution is its only episode.
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use sha2::{Digest as _, Sha256};
+use tokio::task::spawn_blocking;
+use tracing::error;
+use uuid::Uuid;
+
+use super::executor::Executor;
+use crate::artifacts::summary::read_metrics;
+use crate::execution::cause::{CauseKind, Limit};
+use crate::execution::{ExecutionResult, ExecutionSpec, Status};
+use crate::ids::{ExecutionId, RunId};
+use crate::runs::events::RunEvent;
+use crate::runs::record::{Ending, Episode, RunOutcome, RunRecord};
+use crate::runs::service::{Orchestrator, RunContext};
+
+const PREDICTIONS: &str = "predictions.csv";
+const MODELS: &str = "models";
+
+/// Carries out runs whose program was sent with them.
+#[derive(Debug)]
+pub struct GivenProgram {
+    executor: Executor,
+}
+
+impl GivenProgram {
+    /// Programs are run by `executor`.
+    #[must_use]
+    pub fn new(executor: Executor) -> Self {
+        Self { executor }
+    }
+}
+
+#[async_trait]
+impl Orchestrator for GivenProgram {
+    async fn carry_out(&self, run: &RunRecord, context: &RunContext) -> RunOutcome {
+        let spec = specification(run);
+        if let Err(error) = context.journal.plan_execution(run.id, &spec.id).await {
+            error!(run.id = %run.id, error = %crate::telemetry::Chain(&error), "an execution could not be planned");
+            return RunOutcome::without_execution(Ending::Fail, error.to_string());
+        }
+        context.observer.observe(RunEvent::ExecutionStarted(spec.id.clone()));
+        let mut result =
+            self.executor.execute(&spec, &context.cancel, context.observer.as_ref()).await;
+        let outcome = self.outcome(&mut result).await;
+        context
+            .observer
+            .observe(RunEvent::ExecutionEnded(spec.id.clone(), result.status.as_str()));
+        let episode = episode(run.id, &spec, result);
+        if let Err(error) = context.journal.add_episode(&episode, &spec.code).await {
+            error!(run.id = %run.id, error = %crate::telemetry::Chain(&error), "an episode could not be recorded");
+            return RunOutcome { iterations: 0, ending: Ending::Fail, final_error: Some(error.to_string()), ..outcome };
+        }
+        outcome
+    }
+}
+
+impl GivenProgram {
+    async fn outcome(&self, result: &mut ExecutionResult) -> RunOutcome {
+        let directory = self.executor.outputs().published(&result.execution_id);
+        let metrics = spawn_blocking(move || read_metrics(&directory)).await.unwrap_or_default();
+        result.warnings.extend(metrics.note);
+        let id = &result.execution_id;
+        let has = |test: &dyn Fn(&str) -> bool| result.artifacts.iter().any(|a| test(&a.path));
+        let in_models = |path: &str| path.split('/').next() == Some(MODELS) && path.contains('/');
+        RunOutcome {
+            ending: match result.status {
+                Status::Success => Ending::Success,
+                Status::Cancelled => Ending::Cancelled,
+                Status::Failure | Status::Timeout | Status::InvalidOutput | Status::Error => {
+                    Ending::Fail
+                }
+            },
+            iterations: 1,
+            final_metrics: metrics.metrics,
+            prediction_artifact_reference: has(&|path| path == PREDICTIONS)
+                .then(|| format!("{id}/{PREDICTIONS}")),
+            model_artifact_reference: has(&in_models).then(|| format!("{id}/{MODELS}")),
+            execution_duration: Some(result.duration_seconds),
+            final_error: final_error(result),
+        }
+    }
+}
+
+fn specification(run: &RunRecord) -> ExecutionSpec {
+    let request = &run.request;
+    ExecutionSpec {
+        id: ExecutionId::random(),
+        code: request.code.clone().unwrap_or_default(),
+        input_files: request.input_files.clone(),
+        expected_output_files: request.expected_output_files.clone(),
+        bash_script: request.bash_script.clone(),
+        dataset: request.dataset.clone(),
+        image: request.image.clone(),
+        runtime: request.runtime.clone(),
+        limits: request.limits.clone(),
+    }
+}
+
+fn episode(run: RunId, spec: &ExecutionSpec, result: ExecutionResult) -> Episode {
+    Episode {
+        episode_id: Uuid::new_v4(),
+        run_id: run,
+        iteration: 1,
+        timestamp: Timestamp::now(),
+        code_sha256: hex::encode(Sha256::digest(&spec.code)),
+        code_bytes: spec.code.len() as u64,
+        judge_decision: None,
+        judge_reason: None,
+        summary: result.cause.message.clone(),
+        suggested_fix: None,
+        error_category: category(&result).map(str::to_owned),
+        execution: result,
+    }
+}
+
+/// The last error's category, or why the run died (contract section 1).
+fn final_error(result: &ExecutionResult) -> Option<String> {
+    if result.cause.kind == CauseKind::Infrastructure || result.return_code == Some(-1) {
+        return result.error_info.clone();
+    }
+    category(result).map(str::to_owned)
+}
+
+fn category(result: &ExecutionResult) -> Option<&'static str> {
+    match result.status {
+        Status::Success => None,
+        Status::Timeout => Some("timeout"),
+        Status::InvalidOutput => Some("missing_output"),
+        Status::Cancelled => Some("cancelled"),
+        Status::Error => Some("infrastructure"),
+        Status::Failure => Some(match result.limit {
+            Some(Limit::Time) => "timeout",
+            Some(Limit::Cpu) => "cpu_limit",
+            Some(Limit::Memory) => "memory_limit",
+            Some(Limit::Processes) => "process_limit",
+            Some(Limit::Disk) => "disk_limit",
+            Some(Limit::FileSize) => "file_size_limit",
+            None if result.cause.kind == CauseKind::Signal => "crash",
+            None => "runtime_error",
+        }),
+    }
+}

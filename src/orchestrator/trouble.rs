@@ -1,0 +1,52 @@
+//! What keeps a program from running, or ends it, without being its fault.
+
+use crate::artifacts::OutputRootError;
+use crate::execution::cause::Verdict;
+use crate::runs::dataset_path::DatasetChanged;
+use crate::sandbox::EngineError;
+use crate::sandbox::check::Refusal;
+use crate::sandbox::session::SessionError;
+
+/// Infrastructure at fault. `Display` is for clients: it names the thing and the remedy, never a
+/// path; sources go to the log.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Trouble {
+    /// A request ended the run before its program was started.
+    #[error("Execution was cancelled.")]
+    Cancelled,
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error(transparent)]
+    Sandbox(#[from] Refusal),
+    #[error("the data set changed or is missing since the run was accepted")]
+    Dataset(#[source] DatasetChanged),
+    #[error(transparent)]
+    Output(#[from] OutputRootError),
+    #[error("the supervisor did not report within {seconds} s of the sandbox's start")]
+    NotReady { seconds: u64 },
+    #[error("the sandbox could not be prepared")]
+    Session(#[from] SessionError),
+    #[error("the program could not be started: {step} failed ({message})")]
+    NotStarted { step: String, message: String },
+    #[error("an internal task of the daemon failed")]
+    Task(#[from] tokio::task::JoinError),
+}
+
+impl Trouble {
+    /// The verdict on an execution that met it.
+    pub(super) fn verdict(&self) -> Verdict {
+        match self {
+            Self::Cancelled => Verdict::cancelled("the program was not started"),
+            Self::Engine(_)
+            | Self::Sandbox(_)
+            | Self::Dataset(_)
+            | Self::Output(_)
+            | Self::NotReady { .. }
+            | Self::Session(_)
+            | Self::NotStarted { .. }
+            | Self::Task(_) => {
+                Verdict::infrastructure(self.to_string(), vec!["the program was not started".to_owned()])
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The last check before a program starts: does the sandbox look from the inside as it was asked
+//! for from the outside? A pure comparison (invariant 6, security.md section 1).
+
+use fumehood_protocol::VERSION;
+use fumehood_protocol::message::Ready;
+
+use super::policy;
+use super::template::Template;
+
+/// The runtime that has a kernel of its own and tells some things otherwise.
+const GVISOR: &str = "runsc";
+
+/// Why a sandbox is not used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The data set is another directory than the one that was checked.
+    #[error("the data set changed while the run was prepared")]
+    DatasetChanged,
+    /// The data set is missing.
+    #[error("the data set is not mounted")]
+    DatasetMissing,
+    /// The data set cannot be read by the program.
+    #[error(
+        "the data set cannot be read by the sandbox's user (uid {uid}): give others read access, \
+         for example with `chmod -R o+rX` on it"
+    )]
+    DatasetUnreadable {
+        /// The sandbox's uid.
+        uid: u32,
+    },
+    /// Protections are missing.
+    #[error("the sandbox does not have the protections it was created with ({0})")]
+    Weakened(String),
+    /// The supervisor speaks another protocol.
+    #[error("the supervisor speaks protocol {found}, this daemon {}: remove its volume", VERSION)]
+    Protocol {
+        /// What it speaks.
+        found: u16,
+    },
+}
+
+/// Compares what the supervisor found with what the template asks for.
+///
+/// # Errors
+///
+/// [`Refusal`]: the sandbox is to be destroyed and nothing started in it.
+pub fn check(ready: &Ready, template: &Template) -> Result<(), Refusal> {
+    if ready.protocol != VERSION {
+        return Err(Refusal::Protocol { found: ready.protocol });
+    }
+    check_protections(ready, template)?;
+    check_dataset(ready, template)
+}
+
+fn check_protections(ready: &Ready, template: &Template) -> Result<(), Refusal> {
+    let gvisor = template.runtime.as_deref() == Some(GVISOR);
+    let sizes = policy::sizes(&template.limits);
+    let workspace = &ready.workspace;
+    let protections = [
+        ("uid", ready.uid == template.uid && ready.gid == template.uid),
+        ("groups", ready.groups.is_empty()),
+        ("capabilities", ready.capabilities == 0),
+        ("no-new-privileges", ready.no_new_privileges.map_or(gvisor, |on| on)),
+        // gVisor filters the program's calls in its own kernel and shows no filter.
+        ("seccomp", gvisor || ready.seccomp == Some(2)),
+        ("read-only root", ready.root_read_only),
+        ("no network", ready.network_interfaces.iter().all(|name| name == "lo")),
+        ("workspace size", workspace.total_bytes <= sizes.workspace.bytes),
+        ("workspace inodes", gvisor || workspace.total_inodes <= sizes.workspace.inodes),
+    ];
+    let missing: Vec<&str> =
+        protections.into_iter().filter(|(_, holds)| !holds).map(|(name, _)| name).collect();
+    if missing.is_empty() { Ok(()) } else { Err(Refusal::Weakened(missing.join(", "))) }
+}
+
+fn check_dataset(ready: &Ready, template: &Template) -> Result<(), Refusal> {
+    let Some(pin) = &template.dataset else { return Ok(()) };
+    let mounted = ready.dataset.ok_or(Refusal::DatasetMissing)?;
+    // gVisor numbers files itself; there the check before creation has to do.
+    let gvisor = template.runtime.as_deref() == Some(GVISOR);
+    if !gvisor && (mounted.device, mounted.inode) != (pin.device, pin.inode) {
+        return Err(Refusal::DatasetChanged);
+    }
+    if !mounted.read_only {
+        return Err(Refusal::Weakened("read-only data set".to_owned()));
+    }
+    if mounted.readable { Ok(()) } else { Err(Refusal::DatasetUnreadable { uid: template.uid }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use fumehood_protocol::message::{DatasetMount, Filesystem};
+
+    use super::*;
+    use crate::config::Execution;
+    use crate::execution::DatasetPin;
+    use crate::sandbox::template::Image;
+
+    fn template() -> Template {
+        Template {
+            image: Image {
+                reference: "x".to_owned(),
+                id: "sha256:0".to_owned(),
+                environment_names: Vec::new(),
+            },
+            runtime: None,
+            uid: 50_003,
+            dataset: Some(DatasetPin { path: "/srv/data".into(), device: 1, inode: 2 }),
+            limits: Execution::default().default_limits(),
+        }
+    }
+
+    fn ready() -> Ready {
+        Ready {
+            protocol: VERSION,
+            uid: 50_003,
+            gid: 50_003,
+            groups: Vec::new(),
+            capabilities: 0,
+            no_new_privileges: Some(true),
+            seccomp: Some(2),
+            root_read_only: true,
+            network_interfaces: vec!["lo".to_owned()],
+            dataset: Some(DatasetMount { device: 1, inode: 2, read_only: true, readable: true }),
+            workspace: Filesystem {
+                total_bytes: 1 << 30,
+                free_bytes: 1 << 30,
+                total_inodes: 65_536,
+                free_inodes: 65_535,
+            },
+        }
+    }
+
+    #[test]
+    fn a_sandbox_as_asked_for_is_accepted() {
+        assert_eq!(check(&ready(), &template()), Ok(()));
+    }
+
+    #[test]
+    fn each_missing_protection_refuses_the_sandbox() {
+        let weaken: [(&str, fn(&mut Ready)); 10] = [
+            ("uid", |ready| ready.uid = 0),
+            ("groups", |ready| ready.groups = vec![0]),
+            ("capabilities", |ready| ready.capabilities = 1),
+            ("no-new-privileges", |ready| ready.no_new_privileges = Some(false)),
+            ("no-new-privileges", |ready| ready.no_new_privileges = None),
+            ("seccomp", |ready| ready.seccomp = Some(0)),
+            ("read-only root", |ready| ready.root_read_only = false),
+            ("no network", |ready| ready.network_interfaces.push("eth0".to_owned())),
+            ("workspace size", |ready| ready.workspace.total_bytes = 1 << 40),
+            ("workspace inodes", |ready| ready.workspace.total_inodes = 1 << 40),
+        ];
+        for (name, weaken) in weaken {
+            let mut ready = ready();
+            weaken(&mut ready);
+            let refusal = check(&ready, &template()).unwrap_err();
+            assert_eq!(refusal, Refusal::Weakened(name.to_owned()));
+        }
+    }
+
+    #[test]
+    fn another_or_unreadable_or_writable_data_set_refuses_the_sandbox() {
+        let mut found = ready();
+        found.dataset = Some(DatasetMount { device: 1, inode: 9, read_only: true, readable: true });
+        assert_eq!(check(&found, &template()), Err(Refusal::DatasetChanged));
+        found.dataset = Some(DatasetMount { device: 1, inode: 2, read_only: true, readable: false });
+        assert_eq!(check(&found, &template()), Err(Refusal::DatasetUnreadable { uid: 50_003 }));
+        found.dataset = Some(DatasetMount { device: 1, inode: 2, read_only: false, readable: true });
+        assert!(matches!(check(&found, &template()), Err(Refusal::Weakened(_))));
+        found.dataset = None;
+        assert_eq!(check(&found, &template()), Err(Refusal::DatasetMissing));
+    }
+}

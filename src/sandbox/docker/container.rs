@@ -1,0 +1,115 @@
+//! One container: starting it with its streams attached, asking how it ended, removing it.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bollard::Docker;
+use bollard::container::LogOutput;
+use bollard::query_parameters::{
+    AttachContainerOptions, InspectContainerOptions, RemoveContainerOptions, StartContainerOptions,
+};
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt as _};
+use tracing::{debug, warn};
+
+use super::Connection;
+use super::client::{Call, bounded, is_missing};
+use super::reaper::Reaper;
+use crate::sandbox::engine::{Channel, EngineError, Sandbox};
+
+/// A container that the daemon made, or may have made: it exists from before the call that makes
+/// it, so that an answer that gets lost leaves nothing behind.
+#[derive(Debug)]
+pub struct DockerSandbox {
+    connection: Arc<Connection>,
+    name: String,
+    reaper: Reaper,
+    removed: bool,
+}
+
+impl DockerSandbox {
+    pub(super) fn new(connection: Arc<Connection>, name: String, reaper: Reaper) -> Self {
+        Self { connection, name, reaper, removed: false }
+    }
+}
+
+#[async_trait]
+impl Sandbox for DockerSandbox {
+    async fn start(&mut self) -> Result<Channel, EngineError> {
+        let docker = &self.connection.docker;
+        let options = AttachContainerOptions {
+            stream: true,
+            stdin: true,
+            stdout: true,
+            stderr: true,
+            ..Default::default()
+        };
+        let attached =
+            bounded(Call::Attach, docker.attach_container(&self.name, Some(options))).await?;
+        let start = docker.start_container(&self.name, None::<StartContainerOptions>);
+        if let Err(error) = bounded(Call::Start, start).await {
+            // The supervisor may be what is missing: someone can have removed its volume.
+            *self.connection.supervisor_volume.lock().await = None;
+            return Err(error);
+        }
+        Ok(Channel { reader: supervisor_output(attached.output), writer: attached.input })
+    }
+
+    async fn memory_kill_seen(&self) -> Result<bool, EngineError> {
+        let docker = &self.connection.docker;
+        let inspect = docker.inspect_container(&self.name, None::<InspectContainerOptions>);
+        match bounded(Call::Inspect, inspect).await {
+            Ok(inspected) => {
+                Ok(inspected.state.and_then(|state| state.oom_killed).unwrap_or_default())
+            }
+            Err(error) if is_missing(&error) => Err(EngineError::Vanished),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn destroy(mut self: Box<Self>) -> Result<(), EngineError> {
+        remove(&self.connection.docker, &self.name).await?;
+        self.removed = true;
+        Ok(())
+    }
+}
+
+impl Drop for DockerSandbox {
+    fn drop(&mut self) {
+        if !self.removed {
+            self.reaper.take(&self.name);
+        }
+    }
+}
+
+/// Ends and removes a container; one that is not there is no error.
+///
+/// # Errors
+///
+/// What removing met; the container may be left.
+pub(super) async fn remove(docker: &Docker, name: &str) -> Result<(), EngineError> {
+    let options = RemoveContainerOptions { force: true, v: true, ..Default::default() };
+    match bounded(Call::Remove, docker.remove_container(name, Some(options))).await {
+        Err(error) if is_missing(&error) => Ok(()),
+        other => other,
+    }
+}
+
+type Output = Pin<Box<dyn Stream<Item = Result<LogOutput, bollard::errors::Error>> + Send>>;
+
+/// The supervisor's standard output; what it says on standard error goes to the log.
+fn supervisor_output(output: Output) -> Pin<Box<dyn Stream<Item = Result<Bytes, EngineError>> + Send>> {
+    Box::pin(output.filter_map(async |piece| match piece {
+        Ok(LogOutput::StdOut { message }) => Some(Ok(message)),
+        Ok(LogOutput::StdErr { message }) => {
+            warn!(text = %String::from_utf8_lossy(&message).escape_debug(), "the supervisor complains");
+            None
+        }
+        Ok(LogOutput::StdIn { .. } | LogOutput::Console { .. }) => {
+            debug!("the engine sent something that is no output of the supervisor");
+            None
+        }
+        Err(error) => Some(Err(EngineError::Stream(error.into()))),
+    }))
+}

@@ -1,0 +1,146 @@
+//! Removes containers that could not be removed when their execution ended: the engine was slow,
+//! away or hanging, or the execution's future was dropped. Tries until it succeeds, since a
+//! container left behind costs memory and a promise; what is left at the daemon's end is found by
+//! label at the next start.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{debug, error, warn};
+
+use super::client;
+use super::container;
+
+/// Containers remembered at most; more are left to the sweep at the next start.
+const MAX_PENDING: usize = 4096;
+
+/// Pause after a round in which something could not be removed.
+const RETRY_AFTER: Duration = Duration::from_secs(2);
+
+/// A handle on the one task that removes.
+#[derive(Debug, Clone)]
+pub struct Reaper {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    host: String,
+    pending: Mutex<BTreeSet<String>>,
+    changed: Notify,
+    /// Whether the task runs: it is started with the first container.
+    running: Mutex<bool>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Reaper {
+    pub(super) fn new(host: String) -> Self {
+        let shared = Shared {
+            host,
+            pending: Mutex::default(),
+            changed: Notify::new(),
+            running: Mutex::new(false),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Takes over the removal of a container.
+    pub(super) fn take(&self, name: &str) {
+        let mut pending = self.shared.pending();
+        if pending.len() >= MAX_PENDING {
+            error!(sandbox = name, "too many containers wait for removal: left to the next start");
+            return;
+        }
+        pending.insert(name.to_owned());
+        drop(pending);
+        self.shared.changed.notify_waiters();
+        self.ensure_running();
+    }
+
+    fn ensure_running(&self) {
+        let mut running = self.shared.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if *running {
+            self.shared.changed.notify_one();
+            return;
+        }
+        // Outside a runtime there is nobody to remove anything: left to the next start.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        *running = true;
+        let shared = Arc::clone(&self.shared);
+        self.shared.tasks.spawn_on(reap(shared), &runtime);
+    }
+
+    /// Waits until nothing is left to remove, at most for `bound`, then stops.
+    pub(super) async fn finish(&self, bound: Duration) {
+        let emptied = async {
+            loop {
+                let changed = self.shared.changed.notified();
+                if self.shared.pending().is_empty() {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        if timeout(bound, emptied).await.is_err() {
+            let left = self.shared.pending().len();
+            warn!(left, "containers are left behind; the next start removes them");
+        }
+        self.shared.stop.cancel();
+        self.shared.tasks.close();
+        self.shared.tasks.wait().await;
+    }
+}
+
+impl Shared {
+    fn pending(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn reap(shared: Arc<Shared>) {
+    let stop = shared.stop.clone();
+    let rounds = async {
+        loop {
+            let names: Vec<String> = shared.pending().iter().cloned().collect();
+            if names.is_empty() {
+                shared.changed.notified().await;
+            } else if !remove_all(&shared, &names).await {
+                sleep(RETRY_AFTER).await;
+            }
+        }
+    };
+    stop.run_until_cancelled(rounds).await;
+}
+
+/// One round; whether everything in it was removed.
+async fn remove_all(shared: &Shared, names: &[String]) -> bool {
+    let docker = match client::connect(&shared.host).await {
+        Ok(docker) => docker,
+        Err(error) => {
+            debug!(%error, "containers cannot be removed yet");
+            return false;
+        }
+    };
+    let mut all = true;
+    for name in names {
+        match container::remove(&docker, name).await {
+            Ok(()) => {
+                shared.pending().remove(name);
+                shared.changed.notify_waiters();
+            }
+            Err(error) => {
+                debug!(sandbox = name, %error, "a container cannot be removed yet");
+                all = false;
+            }
+        }
+    }
+    all
+}

@@ -1,0 +1,147 @@
+//! What the daemon needs of a container engine, and nothing more: a duplex byte stream to a fresh
+//! container, its end, and a list of what an earlier daemon left behind.
+
+use std::pin::Pin;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::Stream;
+use tokio::io::AsyncWrite;
+
+use super::template::{Image, Template};
+use crate::ids::ExecutionId;
+
+/// A container engine.
+#[async_trait]
+pub trait Engine: Send + Sync + std::fmt::Debug {
+    /// Asks whether the engine answers, and what it is.
+    async fn describe(&self) -> Result<EngineDescription, EngineError>;
+
+    /// Finds an installed image. Never fetches one (security.md row 31).
+    async fn image(&self, reference: &str) -> Result<Image, EngineError>;
+
+    /// Creates a sandbox from `template` and compares what the engine made of it with what was
+    /// asked for (invariant 6). The container's name follows from `execution`: a second creation
+    /// for the same execution fails.
+    async fn create(
+        &self,
+        execution: &ExecutionId,
+        template: &Template,
+    ) -> Result<Box<dyn Sandbox>, EngineError>;
+
+    /// Destroys whatever an execution left behind; a missing container is no error.
+    async fn destroy(&self, execution: &ExecutionId) -> Result<(), EngineError>;
+
+    /// The executions of this daemon's instance that have a container, in any state.
+    async fn leftovers(&self) -> Result<Vec<Leftover>, EngineError>;
+}
+
+/// A container that is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leftover {
+    /// Whose it is.
+    pub execution: ExecutionId,
+    /// Whether something in it runs.
+    pub running: bool,
+}
+
+/// What an engine says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EngineDescription {
+    /// Such as `Docker Engine`.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// The version of the interface that was agreed on.
+    pub api_version: String,
+}
+
+/// A sandbox that was created and not yet started.
+///
+/// Dropping it hands it to the engine's reaper; [`Sandbox::destroy`] is the orderly way.
+#[async_trait]
+pub trait Sandbox: Send + std::fmt::Debug {
+    /// Attaches to the supervisor's streams and starts it, in this order, so that no byte is lost.
+    async fn start(&mut self) -> Result<Channel, EngineError>;
+
+    /// Whether the engine saw the kernel kill something in the sandbox for memory.
+    async fn memory_kill_seen(&self) -> Result<bool, EngineError>;
+
+    /// Ends everything in the sandbox and removes it.
+    async fn destroy(self: Box<Self>) -> Result<(), EngineError>;
+}
+
+/// The two byte streams to a supervisor.
+pub struct Channel {
+    /// What the supervisor sends.
+    pub reader: Pin<Box<dyn Stream<Item = Result<Bytes, EngineError>> + Send>>,
+    /// What is sent to it.
+    pub writer: Pin<Box<dyn AsyncWrite + Send>>,
+}
+
+impl std::fmt::Debug for Channel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Channel")
+    }
+}
+
+/// A failing engine. `Display` is for clients: it names the remedy and holds no path; the source
+/// has the details and goes to the log.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// Nobody answers at the engine's address.
+    #[error(
+        "Docker Engine is not reachable: start it (for example with `systemctl start docker`) and \
+         check that this user may use its socket"
+    )]
+    Unreachable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The engine did not answer in time.
+    #[error("the container engine did not answer within {seconds} s when asked to {call}")]
+    TimedOut {
+        /// What it was asked for.
+        call: &'static str,
+        /// The bound of the call.
+        seconds: u64,
+    },
+    /// The image is not installed.
+    #[error("the image {reference} is not installed: make it with `fumehood image build` or install it on the engine")]
+    ImageMissing {
+        /// As configured.
+        reference: String,
+    },
+    /// The image cannot be used.
+    #[error("the image {reference} cannot be used: {reason}")]
+    ImageRefused {
+        /// As configured.
+        reference: String,
+        /// Why, with the remedy.
+        reason: String,
+    },
+    /// The runtime is not installed.
+    #[error("the runtime {name} is not installed on the engine")]
+    RuntimeMissing {
+        /// As configured.
+        name: String,
+    },
+    /// The data set's directory went away.
+    #[error("the data set changed or is missing since the run was accepted")]
+    DatasetMissing,
+    /// What the engine made differs from what was asked for.
+    #[error("the engine did not apply the sandbox's settings ({0}): nothing was started")]
+    PolicyNotApplied(String),
+    /// The container went away.
+    #[error("the sandbox is gone: something outside the daemon removed it")]
+    Vanished,
+    /// The engine refused or failed.
+    #[error("the container engine failed to {call}")]
+    Failed {
+        /// What it was asked for.
+        call: &'static str,
+        /// What it said.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The stream to the supervisor broke.
+    #[error("the stream to the sandbox broke")]
+    Stream(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
