@@ -35,6 +35,7 @@ pub use router::router;
 pub use serve::{Peer, ServeSettings, serve};
 
 use crate::config::Config;
+use crate::execution::ExecutionResult;
 use crate::ids::ClientKey;
 use crate::runs::RunService;
 use crate::runs::admission::Rules;
@@ -103,4 +104,10 @@ impl ApiState {
 /// Whose request it is: for as long as there are no tokens, the address it came from.
 fn client_key(address: Option<IpAddr>) -> ClientKey {
     ClientKey(address.map_or_else(|| "local".to_owned(), |ip| ip.to_canonical().to_string()))
+}
+
+/// An execution's result in the shape of the interface, for whoever prints it elsewhere.
+#[must_use]
+pub fn result_json(result: &ExecutionResult) -> serde_json::Value {
+    serde_json::to_value(views::ResultView::from(result.clone())).unwrap_or_default()
 }

@@ -52,7 +52,9 @@ impl ExecutionId {
     pub fn parse(text: &str) -> Option<Self> {
         let name = text.strip_prefix(Self::PREFIX)?;
         let valid = name.len() == 8
-            && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+            && name
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
         valid.then(|| Self(text.to_owned()))
     }
 

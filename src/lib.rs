@@ -19,4 +19,8 @@ pub mod artifacts;
 
 pub mod orchestrator;
 
+pub mod app;
+
+pub mod cli;
+
 pub mod api;

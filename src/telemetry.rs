@@ -42,7 +42,9 @@ pub enum LogFormat {
 /// Starts logging to standard error. `filter` is in the syntax of `tracing_subscriber::EnvFilter`.
 pub fn start(filter: &str, format: LogFormat) {
     let filter = EnvFilter::builder().parse_lossy(filter);
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
     match format {
         LogFormat::Text => builder.with_target(false).init(),
         LogFormat::Json => builder.json().init(),

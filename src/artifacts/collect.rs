@@ -47,9 +47,17 @@ pub struct Collector {
 enum Current {
     Nothing,
     /// Receiving a file.
-    File { file: StagedFile, entry: Entry },
+    File {
+        file: StagedFile,
+        entry: Entry,
+    },
     /// Dropping the bytes of a file that was refused.
-    Refused { path: Vec<u8>, reason: String, left: u64, size: u64 },
+    Refused {
+        path: Vec<u8>,
+        reason: String,
+        left: u64,
+        size: u64,
+    },
 }
 
 /// Everything that was collected.
@@ -136,12 +144,18 @@ impl Collector {
     /// What was collected; `complete` tells whether [`Progress::Complete`] was reached.
     #[must_use]
     pub fn finish(mut self, complete: bool) -> Collected {
-        if let Current::File { file, entry } = std::mem::replace(&mut self.current, Current::Nothing) {
+        if let Current::File { file, entry } =
+            std::mem::replace(&mut self.current, Current::Nothing)
+        {
             // Half a file is none.
             if let Err(error) = file.discard() {
                 tracing::warn!(%error, "an incomplete artifact could not be removed");
             }
-            self.skip(&entry.path, "the sandbox ended before it was complete", entry.size);
+            self.skip(
+                &entry.path,
+                "the sandbox ended before it was complete",
+                entry.size,
+            );
         }
         self.output_files.sort_unstable();
         self.output_files.dedup();
@@ -179,7 +193,12 @@ impl Collector {
             self.skip(&entry.path, &refusal, 0);
         } else {
             let (left, size) = (entry.size, entry.size);
-            self.current = Current::Refused { path: entry.path, reason: refusal, left, size };
+            self.current = Current::Refused {
+                path: entry.path,
+                reason: refusal,
+                left,
+                size,
+            };
         }
         Ok(())
     }
@@ -224,7 +243,9 @@ impl Collector {
         match std::mem::replace(&mut self.current, Current::Nothing) {
             Current::File { file, entry } if file.size() == entry.size => self.keep(file, &entry),
             Current::File { .. } => Err(CollectError::Protocol("fewer bytes than announced")),
-            Current::Refused { path, reason, size, .. } => {
+            Current::Refused {
+                path, reason, size, ..
+            } => {
                 self.skip(&path, &reason, size);
                 Ok(())
             }
@@ -268,12 +289,18 @@ impl Collector {
             return;
         }
         let path = printable(artifact_part(path)).chars().take(300).collect();
-        self.skipped.push(SkippedArtifact { path, reason: reason.to_owned(), size });
+        self.skipped.push(SkippedArtifact {
+            path,
+            reason: reason.to_owned(),
+            size,
+        });
     }
 
     fn close(&mut self, done: Done) -> Result<(), CollectError> {
         if !matches!(self.current, Current::Nothing) {
-            return Err(CollectError::Protocol("the end of the list within an entry"));
+            return Err(CollectError::Protocol(
+                "the end of the list within an entry",
+            ));
         }
         self.skipped_unlisted = self.skipped_unlisted.saturating_add(done.skipped_unlisted);
         Ok(())
@@ -330,11 +357,19 @@ mod tests {
     use crate::artifacts::OutputRoot;
     use crate::ids::ExecutionId;
 
-    const CAPS: Caps = Caps { total_bytes: 100, files: 3 };
+    const CAPS: Caps = Caps {
+        total_bytes: 100,
+        files: 3,
+    };
 
     fn collector(directory: &std::path::Path, inputs: &[(&str, &str)]) -> Collector {
-        let staging = OutputRoot::new(directory).stage(&ExecutionId::random()).unwrap();
-        let inputs = inputs.iter().map(|&(name, sum)| (name.to_owned(), sum.to_owned())).collect();
+        let staging = OutputRoot::new(directory)
+            .stage(&ExecutionId::random())
+            .unwrap();
+        let inputs = inputs
+            .iter()
+            .map(|&(name, sum)| (name.to_owned(), sum.to_owned()))
+            .collect();
         Collector::new(staging, CAPS, inputs)
     }
 
@@ -350,7 +385,9 @@ mod tests {
     }
 
     fn chunk(bytes: &[u8]) -> FromSupervisor {
-        FromSupervisor::Chunk(Chunk { bytes: bytes.to_vec() })
+        FromSupervisor::Chunk(Chunk {
+            bytes: bytes.to_vec(),
+        })
     }
 
     fn file(collector: &mut Collector, path: &str, bytes: &[u8]) -> Result<(), CollectError> {
@@ -360,7 +397,11 @@ mod tests {
     }
 
     fn done() -> FromSupervisor {
-        FromSupervisor::Done(Done { files: 0, bytes: 0, skipped_unlisted: 0 })
+        FromSupervisor::Done(Done {
+            files: 0,
+            bytes: 0,
+            skipped_unlisted: 0,
+        })
     }
 
     #[test]
@@ -415,9 +456,14 @@ mod tests {
         for messages in broken {
             let directory = tempfile::tempdir().unwrap();
             let mut collector = collector(directory.path(), &[]);
-            let outcome: Result<Vec<_>, _> =
-                messages.iter().map(|message| collector.take(message.clone())).collect();
-            assert!(matches!(outcome, Err(CollectError::Protocol(_))), "{messages:?}");
+            let outcome: Result<Vec<_>, _> = messages
+                .iter()
+                .map(|message| collector.take(message.clone()))
+                .collect();
+            assert!(
+                matches!(outcome, Err(CollectError::Protocol(_))),
+                "{messages:?}"
+            );
         }
     }
 

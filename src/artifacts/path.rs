@@ -40,8 +40,10 @@ impl ArtifactPath {
         if path.is_empty() || path.contains(&0) {
             return Err(BadName::Escapes);
         }
-        let components: Vec<String> =
-            path.split(|&byte| byte == b'/').map(component).collect::<Result<_, _>>()?;
+        let components: Vec<String> = path
+            .split(|&byte| byte == b'/')
+            .map(component)
+            .collect::<Result<_, _>>()?;
         let length: usize = components.iter().map(|name| name.len() + 1).sum();
         if length > MAX_PATH_BYTES as usize || components.len() > MAX_DEPTH as usize + 1 {
             return Err(BadName::TooLong);
@@ -52,7 +54,9 @@ impl ArtifactPath {
     /// The directories on the way, outermost first.
     #[must_use]
     pub fn parents(&self) -> &[String] {
-        self.components.split_last().map_or(&[], |(_, parents)| parents)
+        self.components
+            .split_last()
+            .map_or(&[], |(_, parents)| parents)
     }
 
     /// The last component.
@@ -79,7 +83,11 @@ fn component(bytes: &[u8]) -> Result<String, BadName> {
         return Err(BadName::Escapes);
     }
     let name = printable(bytes);
-    if name.len() > MAX_COMPONENT_BYTES { Err(BadName::TooLong) } else { Ok(name) }
+    if name.len() > MAX_COMPONENT_BYTES {
+        Err(BadName::TooLong)
+    } else {
+        Ok(name)
+    }
 }
 
 /// Text for people from bytes of any kind, such as the name of a skipped file.
@@ -126,9 +134,21 @@ mod tests {
 
     #[test]
     fn ordinary_and_odd_but_harmless_names_are_kept() {
-        for name in ["a.csv", "models/m.pkl", "né.csv", "ne\u{301}.csv", "-rf", "CON", "a:b|c?.txt",
-            "%2e%2e%2fx", "..\\..\\x", " lead and trail ", "q\"q.html", ".hidden", "..."]
-        {
+        for name in [
+            "a.csv",
+            "models/m.pkl",
+            "né.csv",
+            "ne\u{301}.csv",
+            "-rf",
+            "CON",
+            "a:b|c?.txt",
+            "%2e%2e%2fx",
+            "..\\..\\x",
+            " lead and trail ",
+            "q\"q.html",
+            ".hidden",
+            "...",
+        ] {
             assert_eq!(shown(name.as_bytes()).as_deref(), Ok(name));
         }
     }
@@ -137,17 +157,32 @@ mod tests {
     fn what_a_listing_cannot_show_is_escaped() {
         assert_eq!(shown(b"\xff\xfe.bin").as_deref(), Ok("%FF%FE.bin"));
         assert_eq!(shown(b"a\nb\rc.txt").as_deref(), Ok("a%0Ab%0Dc.txt"));
-        assert_eq!(shown("\u{202e}gpj.exe".as_bytes()).as_deref(), Ok("%E2%80%AEgpj.exe"));
+        assert_eq!(
+            shown("\u{202e}gpj.exe".as_bytes()).as_deref(),
+            Ok("%E2%80%AEgpj.exe")
+        );
     }
 
     #[test]
     fn names_that_leave_the_directory_are_refused() {
-        for name in [&b""[..], b"/etc/passwd", b"../x", b"a/../x", b"a//b", b"./a", b".", b"a\0b"] {
+        for name in [
+            &b""[..],
+            b"/etc/passwd",
+            b"../x",
+            b"a/../x",
+            b"a//b",
+            b"./a",
+            b".",
+            b"a\0b",
+        ] {
             assert_eq!(shown(name), Err(BadName::Escapes));
         }
         assert_eq!(shown(&[b'n'; 256]), Err(BadName::TooLong));
         assert_eq!(shown(&[0xff; 100]), Err(BadName::TooLong));
-        assert_eq!(shown("d/".repeat(40).trim_end_matches('/').as_bytes()), Err(BadName::TooLong));
+        assert_eq!(
+            shown("d/".repeat(40).trim_end_matches('/').as_bytes()),
+            Err(BadName::TooLong)
+        );
     }
 
     proptest! {

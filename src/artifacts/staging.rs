@@ -41,7 +41,9 @@ impl OutputRoot {
     /// The output root at `path`, which is made when it is first used.
     #[must_use]
     pub fn new(path: &Path) -> Self {
-        Self { path: path.to_owned() }
+        Self {
+            path: path.to_owned(),
+        }
     }
 
     /// Begins gathering the artifacts of one execution.
@@ -55,7 +57,13 @@ impl OutputRoot {
         let directory = mkdirat(&models, &partial, Mode::RWXU)
             .and_then(|()| open_directory(&models, &partial))
             .map_err(|error| self.error(error.into()))?;
-        Ok(Staging { models, partial, name: execution.to_string(), directory, open: true })
+        Ok(Staging {
+            models,
+            partial,
+            name: execution.to_string(),
+            directory,
+            open: true,
+        })
     }
 
     /// Where a published execution is, for reading back.
@@ -73,9 +81,14 @@ impl OutputRoot {
     pub fn prepare(&self) -> Result<(), OutputRootError> {
         let probe = self.stage(&ExecutionId::random())?;
         drop(probe);
-        let listing = std::fs::read_dir(self.path.join(MODELS)).map_err(|error| self.error(error))?;
+        let listing =
+            std::fs::read_dir(self.path.join(MODELS)).map_err(|error| self.error(error))?;
         for entry in listing.flatten() {
-            if entry.file_name().to_string_lossy().starts_with(PARTIAL_PREFIX) {
+            if entry
+                .file_name()
+                .to_string_lossy()
+                .starts_with(PARTIAL_PREFIX)
+            {
                 remove(&entry.path());
             }
         }
@@ -85,7 +98,12 @@ impl OutputRoot {
     fn open_models(&self) -> io::Result<OwnedFd> {
         let path = self.path.join(MODELS);
         std::fs::create_dir_all(&path)?;
-        Ok(openat(CWD, &path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+        Ok(openat(
+            CWD,
+            &path,
+            OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?)
     }
 
     fn error(&self, error: io::Error) -> OutputRootError {
@@ -133,7 +151,8 @@ impl Staging {
     /// [`StoreArtifactError`]
     pub fn create(&self, path: &ArtifactPath) -> Result<StagedFile, StoreArtifactError> {
         let parent = self.descend(path.parents())?;
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match openat(&parent, path.name(), flags, Mode::RUSR | Mode::WUSR) {
             Ok(file) => Ok(StagedFile {
                 file: File::from(file),
@@ -157,7 +176,13 @@ impl Staging {
             fchmod(&self.directory, Mode::from_raw_mode(0o755))?;
             // One call for all files: far cheaper than one per file where there are thousands.
             rustix::fs::syncfs(&self.directory)?;
-            renameat_with(&self.models, &self.partial, &self.models, &self.name, RenameFlags::NOREPLACE)?;
+            renameat_with(
+                &self.models,
+                &self.partial,
+                &self.models,
+                &self.name,
+                RenameFlags::NOREPLACE,
+            )?;
             fsync(&self.models)?;
             Ok(())
         })();
@@ -251,9 +276,18 @@ impl StagedFile {
         let mode = if attributes.executable { 0o755 } else { 0o644 };
         fchmod(&self.file, Mode::from_raw_mode(mode))?;
         let (tv_sec, nanoseconds) = attributes.modified;
-        let time = Timespec { tv_sec, tv_nsec: i64::from(nanoseconds.min(999_999_999)) };
+        let time = Timespec {
+            tv_sec,
+            tv_nsec: i64::from(nanoseconds.min(999_999_999)),
+        };
         // A time that the file system cannot store is no reason to lose the file.
-        if let Err(error) = futimens(&self.file, &Timestamps { last_access: time, last_modification: time }) {
+        if let Err(error) = futimens(
+            &self.file,
+            &Timestamps {
+                last_access: time,
+                last_modification: time,
+            },
+        ) {
             warn!(%error, "an artifact's modification time could not be kept");
         }
         Ok(Artifact {
@@ -277,7 +311,10 @@ impl StagedFile {
 fn open_directory(parent: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = openat(parent, name, flags, Mode::empty());
-    if opened.is_err() && statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|s| !rustix::fs::FileType::from_raw_mode(s.st_mode).is_dir()) {
+    if opened.is_err()
+        && statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
+            .is_ok_and(|s| !rustix::fs::FileType::from_raw_mode(s.st_mode).is_dir())
+    {
         return Err(Errno::NOTDIR);
     }
     opened
@@ -302,7 +339,11 @@ mod tests {
     fn store(staging: &Staging, name: &str, bytes: &[u8]) -> Artifact {
         let mut file = staging.create(&path(name)).unwrap();
         file.write(bytes).unwrap();
-        file.finish(Attributes { executable: false, modified: (1_600_000_000, 5) }).unwrap()
+        file.finish(Attributes {
+            executable: false,
+            modified: (1_600_000_000, 5),
+        })
+        .unwrap()
     }
 
     #[test]
@@ -316,7 +357,11 @@ mod tests {
         assert_eq!((artifact.size, artifact.sha256.as_str()), (3, expected));
         assert!(!root.published(&execution).exists());
         staging.publish().unwrap();
-        let file = root.published(&execution).join("models/m.bin").metadata().unwrap();
+        let file = root
+            .published(&execution)
+            .join("models/m.bin")
+            .metadata()
+            .unwrap();
         assert_eq!(file.permissions().mode() & 0o7777, 0o644);
         assert_eq!((file.mtime(), file.mtime_nsec()), (1_600_000_000, 5));
     }
@@ -328,7 +373,12 @@ mod tests {
         let staging = root.stage(&ExecutionId::random()).unwrap();
         store(&staging, "a/b/c", b"x");
         drop(staging);
-        assert_eq!(std::fs::read_dir(directory.path().join(MODELS)).unwrap().count(), 0);
+        assert_eq!(
+            std::fs::read_dir(directory.path().join(MODELS))
+                .unwrap()
+                .count(),
+            0
+        );
     }
 
     #[test]
@@ -338,7 +388,10 @@ mod tests {
         std::fs::create_dir_all(models.join(".partial-exec_aaaaaaaa/x")).unwrap();
         std::fs::create_dir_all(models.join("exec_bbbbbbbb")).unwrap();
         OutputRoot::new(directory.path()).prepare().unwrap();
-        let left: Vec<_> = std::fs::read_dir(models).unwrap().map(|e| e.unwrap().file_name()).collect();
+        let left: Vec<_> = std::fs::read_dir(models)
+            .unwrap()
+            .map(|e| e.unwrap().file_name())
+            .collect();
         assert_eq!(left, ["exec_bbbbbbbb"]);
     }
 
@@ -349,13 +402,19 @@ mod tests {
         let root = OutputRoot::new(directory.path());
         let execution = ExecutionId::random();
         let staging = root.stage(&execution).unwrap();
-        let partial = directory.path().join(MODELS).join(format!("{PARTIAL_PREFIX}{execution}"));
+        let partial = directory
+            .path()
+            .join(MODELS)
+            .join(format!("{PARTIAL_PREFIX}{execution}"));
         symlink(outside.path(), partial.join("link")).unwrap();
         symlink(outside.path().join("new"), partial.join("dangling")).unwrap();
         store(&staging, "file", b"first");
         for name in ["link/x", "dangling", "file", "file/x"] {
             let refused = staging.create(&path(name)).unwrap_err();
-            assert!(matches!(refused, StoreArtifactError::NameTaken), "{name}: {refused:?}");
+            assert!(
+                matches!(refused, StoreArtifactError::NameTaken),
+                "{name}: {refused:?}"
+            );
         }
         assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
     }
@@ -377,6 +436,10 @@ mod tests {
         std::fs::write(&file, "").unwrap();
         let error = OutputRoot::new(&file).prepare().unwrap_err();
         assert!(error.to_string().contains("app.output_root"));
-        assert!(!error.to_string().contains(&*directory.path().to_string_lossy()));
+        assert!(
+            !error
+                .to_string()
+                .contains(&*directory.path().to_string_lossy())
+        );
     }
 }

@@ -25,7 +25,9 @@ pub struct Metrics {
 /// Reads the metrics from a published artifact directory.
 #[must_use]
 pub fn read_metrics(directory: &Path) -> Metrics {
-    let Ok(file) = File::open(directory.join(SUMMARY_NAME)) else { return Metrics::default() };
+    let Ok(file) = File::open(directory.join(SUMMARY_NAME)) else {
+        return Metrics::default();
+    };
     let mut bytes = Vec::new();
     match file.take(MAX_SUMMARY_BYTES + 1).read_to_end(&mut bytes) {
         Ok(_) if bytes.len() as u64 <= MAX_SUMMARY_BYTES => parse(&bytes),
@@ -35,11 +37,16 @@ pub fn read_metrics(directory: &Path) -> Metrics {
 }
 
 fn noted(note: &str) -> Metrics {
-    Metrics { metrics: None, note: Some(note.to_owned()) }
+    Metrics {
+        metrics: None,
+        note: Some(note.to_owned()),
+    }
 }
 
 fn parse(bytes: &[u8]) -> Metrics {
-    let Ok(text) = std::str::from_utf8(bytes) else { return noted("summary.json is not UTF-8") };
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return noted("summary.json is not UTF-8");
+    };
     let (text, replaced) = without_non_finite(text);
     // The parser refuses deep nesting, lone surrogates and anything else that is no JSON.
     let Ok(Value::Object(mut summary)) = serde_json::from_str(&text) else {
@@ -51,7 +58,10 @@ fn parse(bytes: &[u8]) -> Metrics {
     let note = replaced.then(|| {
         "summary.json holds NaN or Infinity, which JSON does not have: shown as null".to_owned()
     });
-    Metrics { metrics: Some(metrics), note }
+    Metrics {
+        metrics: Some(metrics),
+        note,
+    }
 }
 
 /// Python writes `NaN`, `Infinity` and `-Infinity` where JSON has no number: they become `null`.
@@ -92,7 +102,9 @@ mod tests {
 
     #[test]
     fn metrics_are_passed_on_untouched() {
-        let found = metrics(r#"{"success": true, "metrics": {"f1": 0.5, "n": 1180591620717411303424, "z": -0.0}}"#);
+        let found = metrics(
+            r#"{"success": true, "metrics": {"f1": 0.5, "n": 1180591620717411303424, "z": -0.0}}"#,
+        );
         let text = serde_json::to_string(&found.metrics).unwrap();
         assert_eq!(text, r#"{"f1":0.5,"n":1180591620717411303424,"z":-0.0}"#);
         assert_eq!(found.note, None);
@@ -107,16 +119,27 @@ mod tests {
 
     #[test]
     fn numbers_that_json_does_not_have_become_null_with_a_note() {
-        let found = metrics(r#"{"metrics": {"a": NaN, "b": -Infinity, "c": "NaN \" Infinity", "d": Infinity}}"#);
+        let found = metrics(
+            r#"{"metrics": {"a": NaN, "b": -Infinity, "c": "NaN \" Infinity", "d": Infinity}}"#,
+        );
         let text = serde_json::to_string(&found.metrics).unwrap();
-        assert_eq!(text, r#"{"a":null,"b":null,"c":"NaN \" Infinity","d":null}"#);
+        assert_eq!(
+            text,
+            r#"{"a":null,"b":null,"c":"NaN \" Infinity","d":null}"#
+        );
         assert!(found.note.is_some());
     }
 
     #[test]
     fn a_summary_that_is_no_json_has_no_metrics_and_says_so() {
         let deep = format!(r#"{{"metrics": {}{}}}"#, "[".repeat(2000), "]".repeat(2000));
-        for text in ["", "[1]", "nonsense", r#"{"metrics": {"s": "\ud800"}}"#, deep.as_str()] {
+        for text in [
+            "",
+            "[1]",
+            "nonsense",
+            r#"{"metrics": {"s": "\ud800"}}"#,
+            deep.as_str(),
+        ] {
             let found = metrics(text);
             assert_eq!(found.metrics, None);
             assert!(found.note.is_some(), "{text:.40}");

@@ -1,1 +1,227 @@
-//! x
+//! What a configuration has to hold beyond the types of its values.
+
+use std::time::Duration;
+
+use super::sections::{Config, Execution};
+use crate::runs::dataset_path::check_roots;
+
+/// The most output kept of one stream: what the supervisor keeps for a daemon that comes back.
+const MAX_OUTPUT_BYTES: u64 = 3 << 20;
+
+/// Container engines take no uid above what user namespaces map.
+const MAX_UID: u32 = 65_533;
+
+/// Everything that is wrong, each with the name of its key.
+#[must_use]
+pub(super) fn mistakes(config: &Config) -> Vec<String> {
+    let mut mistakes = Vec::new();
+    numbers(config, &mut mistakes);
+    execution(&config.execution, &mut mistakes);
+    not_yet(config, &mut mistakes);
+    if let Err(error) = check_roots(&config.app.allowed_data_root) {
+        mistakes.push(error.to_string());
+    }
+    if !config.api.listen.ip().is_loopback() {
+        mistakes.push(format!(
+            "api.listen: {} is not a loopback address, and there are no tokens to tell clients \
+             apart: listen on 127.0.0.1",
+            config.api.listen
+        ));
+    }
+    mistakes
+}
+
+fn numbers(config: &Config, mistakes: &mut Vec<String>) {
+    let app = &config.app;
+    let at_least_one = [
+        ("app.max_concurrent_runs", app.max_concurrent_runs as u64),
+        ("app.run_timeout_seconds", app.run_timeout_seconds),
+        ("api.max_body_bytes", config.api.max_body_bytes as u64),
+        ("api.read_timeout_seconds", config.api.read_timeout_seconds),
+        ("api.max_connections", config.api.max_connections as u64),
+        (
+            "limits.max_iterations",
+            u64::from(config.limits.max_iterations),
+        ),
+    ];
+    for (name, value) in at_least_one {
+        if value == 0 {
+            mistakes.push(format!("{name}: has to be at least 1"));
+        }
+    }
+    if config.limits.max_iterations > 50 {
+        mistakes.push("limits.max_iterations: is at most 50".to_owned());
+    }
+    let slots = u32::try_from(app.max_concurrent_runs).unwrap_or(u32::MAX);
+    let last = config.execution.uid_base.saturating_add(slots);
+    if config.execution.uid_base < 1000 || last > MAX_UID {
+        mistakes.push(format!(
+            "execution.uid_base: {} to {last} is needed, one uid for each of \
+             app.max_concurrent_runs, between 1000 and {MAX_UID}",
+            config.execution.uid_base
+        ));
+    }
+}
+
+fn execution(execution: &Execution, mistakes: &mut Vec<String>) {
+    let seconds = [
+        (
+            "execution.timeout_seconds",
+            execution.timeout_seconds,
+            execution.max_timeout_seconds,
+        ),
+        ("execution.cpus", execution.cpus, execution.max_cpus),
+    ];
+    for (name, value, ceiling) in seconds {
+        if !(value.is_finite() && value > 0.0 && value <= ceiling) {
+            mistakes.push(format!(
+                "{name}: {value} has to be above 0 and at most its ceiling, {ceiling}"
+            ));
+        }
+    }
+    if Duration::try_from_secs_f64(execution.max_timeout_seconds).is_err() {
+        mistakes.push("execution.max_timeout_seconds: has to be a number of seconds".to_owned());
+    }
+    let counts = [
+        (
+            "execution.memory_mb",
+            64,
+            execution.memory_mb,
+            execution.max_memory_mb,
+        ),
+        (
+            "execution.max_processes",
+            4,
+            execution.max_processes,
+            execution.max_max_processes,
+        ),
+        (
+            "execution.workspace_mb",
+            1,
+            execution.workspace_mb,
+            execution.max_workspace_mb,
+        ),
+        (
+            "execution.shm_mb",
+            1,
+            execution.shm_mb,
+            execution.max_shm_mb,
+        ),
+        (
+            "execution.max_memory_mb",
+            64,
+            execution.max_memory_mb,
+            1 << 24,
+        ),
+        (
+            "execution.max_workspace_mb",
+            1,
+            execution.max_workspace_mb,
+            1 << 24,
+        ),
+        ("execution.max_shm_mb", 1, execution.max_shm_mb, 1 << 24),
+        (
+            "execution.max_max_processes",
+            4,
+            execution.max_max_processes,
+            1 << 20,
+        ),
+        (
+            "execution.max_artifact_mb",
+            1,
+            execution.max_artifact_mb,
+            1 << 24,
+        ),
+        (
+            "execution.max_artifact_files",
+            1,
+            execution.max_artifact_files,
+            1_000_000,
+        ),
+        (
+            "execution.max_stdout_size_bytes",
+            0,
+            execution.max_stdout_size_bytes,
+            MAX_OUTPUT_BYTES,
+        ),
+        (
+            "execution.max_stderr_size_bytes",
+            0,
+            execution.max_stderr_size_bytes,
+            MAX_OUTPUT_BYTES,
+        ),
+    ];
+    for (name, least, value, most) in counts {
+        if !(least..=most).contains(&value) {
+            mistakes.push(format!("{name}: {value} is not between {least} and {most}"));
+        }
+    }
+    if execution.workspace_mb + execution.shm_mb >= execution.memory_mb {
+        mistakes.push(
+            "execution.workspace_mb and execution.shm_mb together: have to be below \
+             execution.memory_mb, which they are charged to"
+                .to_owned(),
+        );
+    }
+}
+
+/// Settings of the interface that this version cannot honour: refused, never ignored.
+fn not_yet(config: &Config, mistakes: &mut Vec<String>) {
+    let asked = [
+        ("auth.tokens_file", config.auth.tokens_file.is_some()),
+        ("pool.size", config.pool.size > 0),
+        ("pool.preload", !config.pool.preload.is_empty()),
+        ("api.artifact_download", config.api.artifact_download),
+        ("api.uploads", config.api.uploads),
+    ];
+    for (name, is_asked) in asked {
+        if is_asked {
+            mistakes.push(format!(
+                "{name}: is not supported by this version; leave it unset"
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(change: impl FnOnce(&mut Config)) -> String {
+        let mut config = Config::default();
+        change(&mut config);
+        mistakes(&config).join("\n")
+    }
+
+    #[test]
+    fn the_defaults_hold() {
+        assert_eq!(with(|_| {}), "");
+    }
+
+    #[test]
+    fn each_mistake_names_its_key() {
+        let cases: [(&str, fn(&mut Config)); 9] = [
+            ("api.listen", |c| c.api.listen = ([0, 0, 0, 0], 8000).into()),
+            ("execution.timeout_seconds", |c| {
+                c.execution.timeout_seconds = f64::NAN
+            }),
+            ("execution.memory_mb", |c| c.execution.memory_mb = 1),
+            ("execution.workspace_mb", |c| {
+                c.execution.workspace_mb = 4096
+            }),
+            ("execution.uid_base", |c| c.execution.uid_base = 0),
+            ("app.max_concurrent_runs", |c| c.app.max_concurrent_runs = 0),
+            ("app.allowed_data_root", |c| {
+                c.app.allowed_data_root = Vec::new()
+            }),
+            ("auth.tokens_file", |c| {
+                c.auth.tokens_file = Some("x".into())
+            }),
+            ("pool.size", |c| c.pool.size = 3),
+        ];
+        for (name, change) in cases {
+            let text = with(change);
+            assert!(text.contains(name), "{name} is missing in: {text}");
+        }
+    }
+}

@@ -62,7 +62,10 @@ pub(super) async fn collect(
 }
 
 fn incomplete(error: &CollectError) -> String {
-    warn!(error = error as &dyn std::error::Error, "collecting artifacts stopped");
+    warn!(
+        error = error as &dyn std::error::Error,
+        "collecting artifacts stopped"
+    );
     error.to_string()
 }
 
@@ -73,7 +76,10 @@ async fn receive_all(
     sender: &mpsc::Sender<FromSupervisor>,
 ) -> Option<String> {
     let end = Instant::now() + COLLECT_BOUND;
-    if let Err(error) = session.send(&ToSupervisor::Collect(collect_limits(limits))).await {
+    if let Err(error) = session
+        .send(&ToSupervisor::Collect(collect_limits(limits)))
+        .await
+    {
         return Some(format!("the artifacts could not be asked for: {error}"));
     }
     loop {
@@ -81,7 +87,9 @@ async fn receive_all(
         let message = match timeout_at(patience, session.receive()).await {
             Ok(Ok(message)) => message,
             Ok(Err(error)) => return Some(format!("the artifacts are incomplete: {error}")),
-            Err(_) => return Some("the artifacts are incomplete: collecting took too long".to_owned()),
+            Err(_) => {
+                return Some("the artifacts are incomplete: collecting took too long".to_owned());
+            }
         };
         let last = matches!(message, FromSupervisor::Done(_));
         if sender.send(message).await.is_err() {

@@ -66,15 +66,18 @@ pub(super) enum TalkEnd {
 pub(super) async fn ready(session: &mut Session) -> Result<Ready, Trouble> {
     match timeout(READY_BOUND, session.receive()).await {
         Ok(Ok(FromSupervisor::Ready(ready))) => Ok(ready),
-        Ok(Ok(FromSupervisor::Failed(failed))) => {
-            Err(Trouble::NotStarted { step: failed.step, message: failed.message })
-        }
+        Ok(Ok(FromSupervisor::Failed(failed))) => Err(Trouble::NotStarted {
+            step: failed.step,
+            message: failed.message,
+        }),
         Ok(Ok(_)) => Err(Trouble::NotStarted {
             step: "greeting".to_owned(),
             message: "the supervisor did not say that it is ready".to_owned(),
         }),
         Ok(Err(error)) => Err(error.into()),
-        Err(_) => Err(Trouble::NotReady { seconds: READY_BOUND.as_secs() }),
+        Err(_) => Err(Trouble::NotReady {
+            seconds: READY_BOUND.as_secs(),
+        }),
     }
 }
 
@@ -84,18 +87,23 @@ pub(super) async fn start(session: &mut Session, spec: &ExecutionSpec) -> Result
     for (path, bytes) in &spec.input_files {
         write_file(session, path, bytes).await?;
     }
-    session.send(&ToSupervisor::Start(start_message(&spec.limits))).await?;
+    session
+        .send(&ToSupervisor::Start(start_message(&spec.limits)))
+        .await?;
     match timeout(START_BOUND, session.receive()).await {
         Ok(Ok(FromSupervisor::Started(_))) => Ok(()),
-        Ok(Ok(FromSupervisor::Failed(failed))) => {
-            Err(Trouble::NotStarted { step: failed.step, message: failed.message })
-        }
+        Ok(Ok(FromSupervisor::Failed(failed))) => Err(Trouble::NotStarted {
+            step: failed.step,
+            message: failed.message,
+        }),
         Ok(Ok(_)) => Err(Trouble::NotStarted {
             step: "start".to_owned(),
             message: "the supervisor did not say that the program runs".to_owned(),
         }),
         Ok(Err(error)) => Err(error.into()),
-        Err(_) => Err(Trouble::NotReady { seconds: START_BOUND.as_secs() }),
+        Err(_) => Err(Trouble::NotReady {
+            seconds: START_BOUND.as_secs(),
+        }),
     }
 }
 
@@ -104,7 +112,10 @@ async fn write_file(session: &mut Session, path: &str, bytes: &[u8]) -> Result<(
     let mut rest = bytes;
     loop {
         let (chunk, tail) = rest.split_at(rest.len().min(MAX_PAYLOAD_BYTES));
-        let message = WriteFile { path: path.to_owned(), bytes: chunk.to_vec() };
+        let message = WriteFile {
+            path: path.to_owned(),
+            bytes: chunk.to_vec(),
+        };
         session.send(&ToSupervisor::Write(message)).await?;
         rest = tail;
         if rest.is_empty() {
@@ -153,7 +164,12 @@ pub(super) async fn follow(
         observer,
     };
     let end = follower.run(session, start, deadline, cancel).await;
-    Conversation { started_at, stdout: follower.stdout, stderr: follower.stderr, end }
+    Conversation {
+        started_at,
+        stdout: follower.stdout,
+        stderr: follower.stderr,
+        end,
+    }
 }
 
 struct Follower<'a> {
@@ -193,7 +209,9 @@ impl Follower<'_> {
                 message = session.receive() => message,
             };
             match message {
-                Ok(FromSupervisor::Output(output)) => self.take_output(output.stream, &output.bytes),
+                Ok(FromSupervisor::Output(output)) => {
+                    self.take_output(output.stream, &output.bytes)
+                }
                 Ok(FromSupervisor::Exited(exited)) => return TalkEnd::Reported(exited),
                 Ok(other) => return TalkEnd::Lost(unexpected(&other)),
                 Err(error) => return TalkEnd::Lost(error),
@@ -211,7 +229,10 @@ impl Follower<'_> {
         };
         let kept = head.push(bytes);
         if !kept.is_empty() {
-            self.observer.observe(RunEvent::Output { stream, bytes: kept.to_vec() });
+            self.observer.observe(RunEvent::Output {
+                stream,
+                bytes: kept.to_vec(),
+            });
         }
     }
 }

@@ -49,7 +49,11 @@ impl Executor {
     /// An executor on `engine` that publishes artifacts under `outputs`.
     #[must_use]
     pub fn new(engine: Arc<dyn Engine>, outputs: OutputRoot, slots: Slots) -> Self {
-        Self { engine, outputs, slots }
+        Self {
+            engine,
+            outputs,
+            slots,
+        }
     }
 
     /// Where an execution's artifacts are published.
@@ -69,7 +73,10 @@ impl Executor {
             return never_started(spec, Verdict::refused(reason));
         }
         let slot = self.slots.take();
-        let prepared = match cancel.run_until_cancelled(self.prepare(spec, slot.uid())).await {
+        let prepared = match cancel
+            .run_until_cancelled(self.prepare(spec, slot.uid()))
+            .await
+        {
             Some(Ok(prepared)) => prepared,
             Some(Err(trouble)) => return failed_before_start(spec, &trouble),
             None => return failed_before_start(spec, &Trouble::Cancelled),
@@ -85,7 +92,9 @@ impl Executor {
         let id = spec.id.clone();
         let staging = spawn_blocking(move || outputs.stage(&id)).await??;
         if let Some(pin) = spec.dataset.clone() {
-            spawn_blocking(move || dataset_path::reopen(&pin)).await?.map_err(Trouble::Dataset)?;
+            spawn_blocking(move || dataset_path::reopen(&pin))
+                .await?
+                .map_err(Trouble::Dataset)?;
         }
         let template = Template {
             image: self.engine.image(&spec.image).await?,
@@ -98,7 +107,11 @@ impl Executor {
         let mut session = Session::new(sandbox.start().await?);
         let ready = conversation::ready(&mut session).await?;
         check::check(&ready, &template)?;
-        Ok(Prepared { sandbox, session, staging })
+        Ok(Prepared {
+            sandbox,
+            session,
+            staging,
+        })
     }
 
     async fn run(
@@ -108,14 +121,20 @@ impl Executor {
         cancel: &CancellationToken,
         observer: &dyn Observer,
     ) -> ExecutionResult {
-        let Prepared { sandbox, mut session, staging } = prepared;
+        let Prepared {
+            sandbox,
+            mut session,
+            staging,
+        } = prepared;
         if let Err(trouble) = conversation::start(&mut session, spec).await {
             destroy(sandbox).await;
             return failed_before_start(spec, &trouble);
         }
         let talk = conversation::follow(&mut session, &spec.limits, cancel, observer).await;
         let mut notes = Vec::new();
-        let collected = self.collect(spec, &mut session, staging, &talk.end, &mut notes).await;
+        let collected = self
+            .collect(spec, &mut session, staging, &talk.end, &mut notes)
+            .await;
         let saw_memory_kill = match &talk.end {
             TalkEnd::Reported(exited) if exited.usage.memory_kills.is_some() => None,
             TalkEnd::Reported(_)
@@ -237,23 +256,33 @@ fn refusal(spec: &ExecutionSpec) -> Option<String> {
         return Some("Code artifact is empty.".to_owned());
     }
     let mut names = spec.input_files.keys();
-    names.find_map(|name| input_file_path(name).err()).map(|error| error.to_string())
+    names
+        .find_map(|name| input_file_path(name).err())
+        .map(|error| error.to_string())
 }
 
 fn input_digests(spec: &ExecutionSpec) -> BTreeMap<String, String> {
     let digest = |bytes: &Vec<u8>| hex::encode(Sha256::digest(bytes));
-    spec.input_files.iter().map(|(name, bytes)| (name.clone(), digest(bytes))).collect()
+    spec.input_files
+        .iter()
+        .map(|(name, bytes)| (name.clone(), digest(bytes)))
+        .collect()
 }
 
 /// Stores the request's script beside the artifacts, before anything of the program's arrives.
 async fn store_setup(staging: Staging, script: Option<&str>) -> Result<Staging, String> {
-    let Some(script) = script.map(str::to_owned) else { return Ok(staging) };
+    let Some(script) = script.map(str::to_owned) else {
+        return Ok(staging);
+    };
     let stored = spawn_blocking(move || -> Result<Staging, StoreArtifactError> {
         if let Ok(path) = ArtifactPath::from_bytes(SETUP_NAME.as_bytes()) {
             let mut file = staging.create(&path)?;
             file.write(script.as_bytes())?;
             let now = (Timestamp::now().as_second(), 0);
-            file.finish(Attributes { executable: false, modified: now })?;
+            file.finish(Attributes {
+                executable: false,
+                modified: now,
+            })?;
         }
         Ok(staging)
     });
@@ -273,7 +302,10 @@ async fn destroy(sandbox: Box<dyn Sandbox>) -> Option<String> {
         Ok(()) => None,
         Err(error) => {
             log_chain("a sandbox could not be removed at once; it will be", &error);
-            Some("Clean-up is pending: the container engine did not remove the sandbox at once.".to_owned())
+            Some(
+                "Clean-up is pending: the container engine did not remove the sandbox at once."
+                    .to_owned(),
+            )
         }
     }
 }
@@ -290,7 +322,12 @@ fn failed_before_start(spec: &ExecutionSpec, trouble: &Trouble) -> ExecutionResu
 fn never_started(spec: &ExecutionSpec, verdict: Verdict) -> ExecutionResult {
     let nothing = Gathered::default();
     let head = || Head::new(0);
-    let talk = Talked { stdout: head(), stderr: head(), exited: None, started_at: None };
+    let talk = Talked {
+        stdout: head(),
+        stderr: head(),
+        exited: None,
+        started_at: None,
+    };
     result(spec, talk, verdict, nothing, Vec::new())
 }
 
@@ -310,7 +347,10 @@ fn conclude(
     notes: Vec<String>,
 ) -> ExecutionResult {
     let expected = spec.expected_output_files.iter();
-    let missing: Vec<String> = expected.filter(|name| !collected.has(name)).cloned().collect();
+    let missing: Vec<String> = expected
+        .filter(|name| !collected.has(name))
+        .cloned()
+        .collect();
     let (end, exited) = match talk.end {
         TalkEnd::Reported(exited) => (None, Some(exited)),
         TalkEnd::LateAtDeadline(wall) => (Some(End::KilledAtDeadline(wall)), None),
@@ -322,7 +362,9 @@ fn conclude(
     };
     let stderr = last_words(&talk.stderr, exited.as_deref());
     let lost = || End::Lost("no report".to_owned());
-    let end = end.or_else(|| exited.as_deref().map(End::Reported)).unwrap_or_else(lost);
+    let end = end
+        .or_else(|| exited.as_deref().map(End::Reported))
+        .unwrap_or_else(lost);
     let facts = Facts {
         limits: &spec.limits,
         end,
@@ -344,8 +386,14 @@ fn conclude(
 
 /// The end of standard error, where a traceback names what happened.
 fn last_words(head: &Head, exited: Option<&Exited>) -> String {
-    let tail = exited.map(|exited| exited.stderr.tail.as_slice()).unwrap_or_default();
-    if tail.is_empty() { head.peek() } else { tail_text(tail) }
+    let tail = exited
+        .map(|exited| exited.stderr.tail.as_slice())
+        .unwrap_or_default();
+    if tail.is_empty() {
+        head.peek()
+    } else {
+        tail_text(tail)
+    }
 }
 
 fn result(
@@ -400,7 +448,10 @@ fn stream(head: Head, totals: Option<&StreamTotals>) -> (String, u64, Option<Str
     (head.into_text(written), written, tail)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "microseconds of a run fit a double exactly")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "microseconds of a run fit a double exactly"
+)]
 fn duration(exited: Option<&Exited>, started_at: Option<Timestamp>) -> f64 {
     match (exited, started_at) {
         (Some(exited), _) => exited.wall_microseconds as f64 / 1e6,
@@ -409,7 +460,10 @@ fn duration(exited: Option<&Exited>, started_at: Option<Timestamp>) -> f64 {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "microseconds of a run fit a double exactly")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "microseconds of a run fit a double exactly"
+)]
 fn usage(exited: &Exited) -> ResourceUsage {
     let usage = &exited.usage;
     ResourceUsage {

@@ -41,17 +41,27 @@ impl Orchestrator for GivenProgram {
             error!(run.id = %run.id, error = %crate::telemetry::Chain(&error), "an execution could not be planned");
             return RunOutcome::without_execution(Ending::Fail, error.to_string());
         }
-        context.observer.observe(RunEvent::ExecutionStarted(spec.id.clone()));
-        let mut result =
-            self.executor.execute(&spec, &context.cancel, context.observer.as_ref()).await;
-        let outcome = self.outcome(&mut result).await;
         context
             .observer
-            .observe(RunEvent::ExecutionEnded(spec.id.clone(), result.status.as_str()));
+            .observe(RunEvent::ExecutionStarted(spec.id.clone()));
+        let mut result = self
+            .executor
+            .execute(&spec, &context.cancel, context.observer.as_ref())
+            .await;
+        let outcome = self.outcome(&mut result).await;
+        context.observer.observe(RunEvent::ExecutionEnded(
+            spec.id.clone(),
+            result.status.as_str(),
+        ));
         let episode = episode(run.id, &spec, result);
         if let Err(error) = context.journal.add_episode(&episode, &spec.code).await {
             error!(run.id = %run.id, error = %crate::telemetry::Chain(&error), "an episode could not be recorded");
-            return RunOutcome { iterations: 0, ending: Ending::Fail, final_error: Some(error.to_string()), ..outcome };
+            return RunOutcome {
+                iterations: 0,
+                ending: Ending::Fail,
+                final_error: Some(error.to_string()),
+                ..outcome
+            };
         }
         outcome
     }
@@ -60,7 +70,9 @@ impl Orchestrator for GivenProgram {
 impl GivenProgram {
     async fn outcome(&self, result: &mut ExecutionResult) -> RunOutcome {
         let directory = self.executor.outputs().published(&result.execution_id);
-        let metrics = spawn_blocking(move || read_metrics(&directory)).await.unwrap_or_default();
+        let metrics = spawn_blocking(move || read_metrics(&directory))
+            .await
+            .unwrap_or_default();
         result.warnings.extend(metrics.note);
         let id = &result.execution_id;
         let has = |test: &dyn Fn(&str) -> bool| result.artifacts.iter().any(|a| test(&a.path));

@@ -44,9 +44,10 @@ impl Trouble {
             | Self::NotReady { .. }
             | Self::Session(_)
             | Self::NotStarted { .. }
-            | Self::Task(_) => {
-                Verdict::infrastructure(self.to_string(), vec!["the program was not started".to_owned()])
-            }
+            | Self::Task(_) => Verdict::infrastructure(
+                self.to_string(),
+                vec!["the program was not started".to_owned()],
+            ),
         }
     }
 }

@@ -32,7 +32,10 @@ pub enum Refusal {
     #[error("the sandbox does not have the protections it was created with ({0})")]
     Weakened(String),
     /// The supervisor speaks another protocol.
-    #[error("the supervisor speaks protocol {found}, this daemon {}: remove its volume", VERSION)]
+    #[error(
+        "the supervisor speaks protocol {found}, this daemon {}: remove its volume",
+        VERSION
+    )]
     Protocol {
         /// What it speaks.
         found: u16,
@@ -46,7 +49,9 @@ pub enum Refusal {
 /// [`Refusal`]: the sandbox is to be destroyed and nothing started in it.
 pub fn check(ready: &Ready, template: &Template) -> Result<(), Refusal> {
     if ready.protocol != VERSION {
-        return Err(Refusal::Protocol { found: ready.protocol });
+        return Err(Refusal::Protocol {
+            found: ready.protocol,
+        });
     }
     check_protections(ready, template)?;
     check_dataset(ready, template)
@@ -57,24 +62,48 @@ fn check_protections(ready: &Ready, template: &Template) -> Result<(), Refusal> 
     let sizes = policy::sizes(&template.limits);
     let workspace = &ready.workspace;
     let protections = [
-        ("uid", ready.uid == template.uid && ready.gid == template.uid),
+        (
+            "uid",
+            ready.uid == template.uid && ready.gid == template.uid,
+        ),
         ("groups", ready.groups.is_empty()),
         ("capabilities", ready.capabilities == 0),
-        ("no-new-privileges", ready.no_new_privileges.map_or(gvisor, |on| on)),
+        (
+            "no-new-privileges",
+            ready.no_new_privileges.map_or(gvisor, |on| on),
+        ),
         // gVisor filters the program's calls in its own kernel and shows no filter.
         ("seccomp", gvisor || ready.seccomp == Some(2)),
         ("read-only root", ready.root_read_only),
-        ("no network", ready.network_interfaces.iter().all(|name| name == "lo")),
-        ("workspace size", workspace.total_bytes <= sizes.workspace.bytes),
-        ("workspace inodes", gvisor || workspace.total_inodes <= sizes.workspace.inodes),
+        (
+            "no network",
+            ready.network_interfaces.iter().all(|name| name == "lo"),
+        ),
+        (
+            "workspace size",
+            workspace.total_bytes <= sizes.workspace.bytes,
+        ),
+        (
+            "workspace inodes",
+            gvisor || workspace.total_inodes <= sizes.workspace.inodes,
+        ),
     ];
-    let missing: Vec<&str> =
-        protections.into_iter().filter(|(_, holds)| !holds).map(|(name, _)| name).collect();
-    if missing.is_empty() { Ok(()) } else { Err(Refusal::Weakened(missing.join(", "))) }
+    let missing: Vec<&str> = protections
+        .into_iter()
+        .filter(|(_, holds)| !holds)
+        .map(|(name, _)| name)
+        .collect();
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        Err(Refusal::Weakened(missing.join(", ")))
+    }
 }
 
 fn check_dataset(ready: &Ready, template: &Template) -> Result<(), Refusal> {
-    let Some(pin) = &template.dataset else { return Ok(()) };
+    let Some(pin) = &template.dataset else {
+        return Ok(());
+    };
     let mounted = ready.dataset.ok_or(Refusal::DatasetMissing)?;
     // gVisor numbers files itself; there the check before creation has to do.
     let gvisor = template.runtime.as_deref() == Some(GVISOR);
@@ -84,7 +113,11 @@ fn check_dataset(ready: &Ready, template: &Template) -> Result<(), Refusal> {
     if !mounted.read_only {
         return Err(Refusal::Weakened("read-only data set".to_owned()));
     }
-    if mounted.readable { Ok(()) } else { Err(Refusal::DatasetUnreadable { uid: template.uid }) }
+    if mounted.readable {
+        Ok(())
+    } else {
+        Err(Refusal::DatasetUnreadable { uid: template.uid })
+    }
 }
 
 #[cfg(test)]
@@ -105,7 +138,11 @@ mod tests {
             },
             runtime: None,
             uid: 50_003,
-            dataset: Some(DatasetPin { path: "/srv/data".into(), device: 1, inode: 2 }),
+            dataset: Some(DatasetPin {
+                path: "/srv/data".into(),
+                device: 1,
+                inode: 2,
+            }),
             limits: Execution::default().default_limits(),
         }
     }
@@ -121,7 +158,12 @@ mod tests {
             seccomp: Some(2),
             root_read_only: true,
             network_interfaces: vec!["lo".to_owned()],
-            dataset: Some(DatasetMount { device: 1, inode: 2, read_only: true, readable: true }),
+            dataset: Some(DatasetMount {
+                device: 1,
+                inode: 2,
+                read_only: true,
+                readable: true,
+            }),
             workspace: Filesystem {
                 total_bytes: 1 << 30,
                 free_bytes: 1 << 30,
@@ -142,13 +184,21 @@ mod tests {
             ("uid", |ready| ready.uid = 0),
             ("groups", |ready| ready.groups = vec![0]),
             ("capabilities", |ready| ready.capabilities = 1),
-            ("no-new-privileges", |ready| ready.no_new_privileges = Some(false)),
+            ("no-new-privileges", |ready| {
+                ready.no_new_privileges = Some(false)
+            }),
             ("no-new-privileges", |ready| ready.no_new_privileges = None),
             ("seccomp", |ready| ready.seccomp = Some(0)),
             ("read-only root", |ready| ready.root_read_only = false),
-            ("no network", |ready| ready.network_interfaces.push("eth0".to_owned())),
-            ("workspace size", |ready| ready.workspace.total_bytes = 1 << 40),
-            ("workspace inodes", |ready| ready.workspace.total_inodes = 1 << 40),
+            ("no network", |ready| {
+                ready.network_interfaces.push("eth0".to_owned())
+            }),
+            ("workspace size", |ready| {
+                ready.workspace.total_bytes = 1 << 40
+            }),
+            ("workspace inodes", |ready| {
+                ready.workspace.total_inodes = 1 << 40
+            }),
         ];
         for (name, weaken) in weaken {
             let mut ready = ready();
@@ -161,12 +211,33 @@ mod tests {
     #[test]
     fn another_or_unreadable_or_writable_data_set_refuses_the_sandbox() {
         let mut found = ready();
-        found.dataset = Some(DatasetMount { device: 1, inode: 9, read_only: true, readable: true });
+        found.dataset = Some(DatasetMount {
+            device: 1,
+            inode: 9,
+            read_only: true,
+            readable: true,
+        });
         assert_eq!(check(&found, &template()), Err(Refusal::DatasetChanged));
-        found.dataset = Some(DatasetMount { device: 1, inode: 2, read_only: true, readable: false });
-        assert_eq!(check(&found, &template()), Err(Refusal::DatasetUnreadable { uid: 50_003 }));
-        found.dataset = Some(DatasetMount { device: 1, inode: 2, read_only: false, readable: true });
-        assert!(matches!(check(&found, &template()), Err(Refusal::Weakened(_))));
+        found.dataset = Some(DatasetMount {
+            device: 1,
+            inode: 2,
+            read_only: true,
+            readable: false,
+        });
+        assert_eq!(
+            check(&found, &template()),
+            Err(Refusal::DatasetUnreadable { uid: 50_003 })
+        );
+        found.dataset = Some(DatasetMount {
+            device: 1,
+            inode: 2,
+            read_only: false,
+            readable: true,
+        });
+        assert!(matches!(
+            check(&found, &template()),
+            Err(Refusal::Weakened(_))
+        ));
         found.dataset = None;
         assert_eq!(check(&found, &template()), Err(Refusal::DatasetMissing));
     }

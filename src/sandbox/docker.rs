@@ -24,9 +24,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use bollard::Docker;
-use bollard::models::{
-    ContainerSummary, ContainerSummaryStateEnum, SystemInfoCgroupVersionEnum,
-};
+use bollard::models::{ContainerSummary, ContainerSummaryStateEnum, SystemInfoCgroupVersionEnum};
 use bollard::query_parameters::{
     CreateContainerOptions, InspectContainerOptions, ListContainersOptions,
 };
@@ -68,7 +66,12 @@ impl DockerEngine {
     #[must_use]
     pub fn new(host: &str, instance: InstanceId) -> Self {
         let reaper = Reaper::new(host.to_owned());
-        Self { host: host.to_owned(), instance, connection: Mutex::new(None), reaper }
+        Self {
+            host: host.to_owned(),
+            instance,
+            connection: Mutex::new(None),
+            reaper,
+        }
     }
 
     /// Removes what could not be removed at once, until nothing is left or the bound has passed.
@@ -147,7 +150,9 @@ impl Engine for DockerEngine {
             });
         }
         let environment = config.env.unwrap_or_default();
-        let names = environment.iter().filter_map(|entry| entry.split('=').next());
+        let names = environment
+            .iter()
+            .filter_map(|entry| entry.split('=').next());
         Ok(Image {
             reference: reference.to_owned(),
             id: inspected.id.unwrap_or_default(),
@@ -173,16 +178,27 @@ impl Engine for DockerEngine {
         let name = container_name(&self.instance, execution);
         let docker = &connection.docker;
         // Made before the call: if its answer gets lost, what it made is removed all the same.
-        let sandbox = DockerSandbox::new(Arc::clone(&connection), name.clone(), self.reaper.clone());
-        let create = CreateContainerOptions { name: Some(name.clone()), ..Default::default() };
-        bounded(Call::Create, docker.create_container(Some(create), body.clone()))
-            .await
-            .map_err(|error| client::create_failed(error, template))?;
+        let sandbox =
+            DockerSandbox::new(Arc::clone(&connection), name.clone(), self.reaper.clone());
+        let create = CreateContainerOptions {
+            name: Some(name.clone()),
+            ..Default::default()
+        };
+        bounded(
+            Call::Create,
+            docker.create_container(Some(create), body.clone()),
+        )
+        .await
+        .map_err(|error| client::create_failed(error, template))?;
         let inspect = docker.inspect_container(&name, None::<InspectContainerOptions>);
         let applied = bounded(Call::Inspect, inspect).await?;
         let differences = verify::differences(&body, &applied);
         if !differences.is_empty() {
-            warn!(sandbox = name, ?differences, "the engine did not apply the sandbox's settings");
+            warn!(
+                sandbox = name,
+                ?differences,
+                "the engine did not apply the sandbox's settings"
+            );
             return Err(EngineError::PolicyNotApplied(differences.join(", ")));
         }
         Ok(Box::new(sandbox))

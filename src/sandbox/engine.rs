@@ -104,7 +104,9 @@ pub enum EngineError {
         seconds: u64,
     },
     /// The image is not installed.
-    #[error("the image {reference} is not installed: make it with `fumehood image build` or install it on the engine")]
+    #[error(
+        "the image {reference} is not installed: make it with `fumehood image build` or install it on the engine"
+    )]
     ImageMissing {
         /// As configured.
         reference: String,

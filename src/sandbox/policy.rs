@@ -35,8 +35,13 @@ pub const MASKED_PATHS: &[&str] = &[
 ];
 
 /// Paths of the kernel that cannot be written to: row 23.
-pub const READ_ONLY_PATHS: &[&str] =
-    &["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+pub const READ_ONLY_PATHS: &[&str] = &[
+    "/proc/bus",
+    "/proc/fs",
+    "/proc/irq",
+    "/proc/sys",
+    "/proc/sysrq-trigger",
+];
 
 /// Open files per process: row 40. Enough for process pools and many small files.
 pub const OPEN_FILES: u64 = 1024;
@@ -87,7 +92,10 @@ pub struct Tmpfs {
 impl Tmpfs {
     fn of_mebibytes(mebibytes: u64) -> Self {
         let bytes = mebibytes << 20;
-        Self { bytes, inodes: (bytes / BYTES_PER_INODE).clamp(1024, 1 << 20) }
+        Self {
+            bytes,
+            inodes: (bytes / BYTES_PER_INODE).clamp(1024, 1 << 20),
+        }
     }
 }
 

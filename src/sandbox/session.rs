@@ -63,7 +63,12 @@ impl Session {
     /// A conversation over a channel on which nothing was said yet.
     #[must_use]
     pub fn new(channel: Channel) -> Self {
-        Self { channel, decoder: Decoder::default(), received: 0, unacknowledged_bytes: 0 }
+        Self {
+            channel,
+            decoder: Decoder::default(),
+            received: 0,
+            unacknowledged_bytes: 0,
+        }
     }
 
     /// Sends a message. Not cancellation safe.
@@ -93,7 +98,12 @@ impl Session {
             if let Some(frame) = self.decoder.next_frame()? {
                 return self.accept(&frame);
             }
-            let bytes = self.channel.reader.next().await.ok_or(SessionError::Ended)??;
+            let bytes = self
+                .channel
+                .reader
+                .next()
+                .await
+                .ok_or(SessionError::Ended)??;
             self.decoder.push(&bytes);
         }
     }
@@ -114,7 +124,10 @@ impl Session {
     fn accept(&mut self, frame: &Frame) -> Result<FromSupervisor, SessionError> {
         let expected = self.received + 1;
         if frame.sequence != expected {
-            return Err(SessionError::OutOfOrder { expected, found: frame.sequence });
+            return Err(SessionError::OutOfOrder {
+                expected,
+                found: frame.sequence,
+            });
         }
         self.received = expected;
         self.unacknowledged_bytes += frame.body.len();
@@ -144,7 +157,10 @@ mod tests {
 
     #[tokio::test]
     async fn messages_arrive_in_order_whatever_their_pieces() {
-        let output = FromSupervisor::Output(Output { stream: Stream::Stdout, bytes: vec![7; 5000] });
+        let output = FromSupervisor::Output(Output {
+            stream: Stream::Stdout,
+            bytes: vec![7; 5000],
+        });
         let mut wire = encode(1, &started()).unwrap();
         wire.extend(encode(2, &output).unwrap());
         let mut session = session(wire.chunks(11).map(<[u8]>::to_vec).collect());
@@ -157,14 +173,20 @@ mod tests {
     async fn a_missing_or_repeated_message_ends_the_conversation() {
         for sequence in [0, 2] {
             let mut session = session(vec![encode(sequence, &started()).unwrap()]);
-            assert!(matches!(session.receive().await, Err(SessionError::OutOfOrder { .. })));
+            assert!(matches!(
+                session.receive().await,
+                Err(SessionError::OutOfOrder { .. })
+            ));
         }
     }
 
     #[tokio::test]
     async fn noise_ends_the_conversation() {
         let mut session = session(vec![b"Traceback (most recent call last):\n".to_vec()]);
-        assert!(matches!(session.receive().await, Err(SessionError::Frame(_))));
+        assert!(matches!(
+            session.receive().await,
+            Err(SessionError::Frame(_))
+        ));
     }
 
     #[tokio::test]

@@ -21,7 +21,10 @@ impl Slots {
     /// Slots whose uids start at `base`.
     #[must_use]
     pub fn new(base: u32) -> Self {
-        Self { base, taken: Arc::default() }
+        Self {
+            base,
+            taken: Arc::default(),
+        }
     }
 
     /// Takes the lowest free slot. How many there are at a time is bounded by whoever runs
@@ -29,12 +32,19 @@ impl Slots {
     #[must_use]
     pub fn take(&self) -> Slot {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = taken.iter().zip(0..).find(|&(&used, free)| used != free).map_or_else(
-            || u32::try_from(taken.len()).unwrap_or(u32::MAX),
-            |(_, free)| free,
-        );
+        let index = taken
+            .iter()
+            .zip(0..)
+            .find(|&(&used, free)| used != free)
+            .map_or_else(
+                || u32::try_from(taken.len()).unwrap_or(u32::MAX),
+                |(_, free)| free,
+            );
         taken.insert(index);
-        Slot { index, slots: self.clone() }
+        Slot {
+            index,
+            slots: self.clone(),
+        }
     }
 }
 
@@ -48,7 +58,11 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut taken = self.slots.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self
+            .slots
+            .taken
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         taken.remove(&self.index);
     }
 }
@@ -63,7 +77,10 @@ mod tests {
         let first = slots.take();
         let second = slots.take();
         let third = slots.take();
-        assert_eq!([first.uid(), second.uid(), third.uid()], [50_000, 50_001, 50_002]);
+        assert_eq!(
+            [first.uid(), second.uid(), third.uid()],
+            [50_000, 50_001, 50_002]
+        );
         drop(second);
         assert_eq!(slots.take().uid(), 50_001);
         drop(first);

@@ -79,7 +79,10 @@ pub async fn bounded<T>(
     match timeout(call.bound(), answer).await {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(meaning(call, error)),
-        Err(_) => Err(EngineError::TimedOut { call: call.words(), seconds: call.bound().as_secs() }),
+        Err(_) => Err(EngineError::TimedOut {
+            call: call.words(),
+            seconds: call.bound().as_secs(),
+        }),
     }
 }
 
@@ -98,9 +101,15 @@ fn meaning(call: Call, error: bollard::errors::Error) -> EngineError {
     if is_unreachable(&error) {
         EngineError::Unreachable(error.into())
     } else if matches!(error, bollard::errors::Error::RequestTimeoutError) {
-        EngineError::TimedOut { call: call.words(), seconds: CLIENT_TIMEOUT_SECONDS }
+        EngineError::TimedOut {
+            call: call.words(),
+            seconds: CLIENT_TIMEOUT_SECONDS,
+        }
     } else {
-        EngineError::Failed { call: call.words(), source: error.into() }
+        EngineError::Failed {
+            call: call.words(),
+            source: error.into(),
+        }
     }
 }
 
@@ -128,9 +137,10 @@ fn answer(error: &EngineError) -> Option<(u16, &str)> {
         return None;
     };
     match source.downcast_ref::<bollard::errors::Error>()? {
-        bollard::errors::Error::DockerResponseServerError { status_code, message } => {
-            Some((*status_code, message))
-        }
+        bollard::errors::Error::DockerResponseServerError {
+            status_code,
+            message,
+        } => Some((*status_code, message)),
         _ => None,
     }
 }
@@ -145,7 +155,9 @@ pub fn is_missing(error: &EngineError) -> bool {
 #[must_use]
 pub fn image_missing(error: EngineError, reference: &str) -> EngineError {
     if is_missing(&error) {
-        return EngineError::ImageMissing { reference: reference.to_owned() };
+        return EngineError::ImageMissing {
+            reference: reference.to_owned(),
+        };
     }
     error
 }
@@ -154,11 +166,14 @@ pub fn image_missing(error: EngineError, reference: &str) -> EngineError {
 #[must_use]
 pub fn create_failed(error: EngineError, template: &Template) -> EngineError {
     match answer(&error) {
-        Some((404, _)) => {
-            EngineError::ImageMissing { reference: template.image.reference.clone() }
-        }
+        Some((404, _)) => EngineError::ImageMissing {
+            reference: template.image.reference.clone(),
+        },
         Some((_, text)) if text.contains("runtime") => EngineError::RuntimeMissing {
-            name: template.runtime.clone().unwrap_or_else(|| "(the engine's default)".to_owned()),
+            name: template
+                .runtime
+                .clone()
+                .unwrap_or_else(|| "(the engine's default)".to_owned()),
         },
         Some((_, text)) if text.contains("bind source path does not exist") => {
             EngineError::DatasetMissing

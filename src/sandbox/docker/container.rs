@@ -30,7 +30,12 @@ pub struct DockerSandbox {
 
 impl DockerSandbox {
     pub(super) fn new(connection: Arc<Connection>, name: String, reaper: Reaper) -> Self {
-        Self { connection, name, reaper, removed: false }
+        Self {
+            connection,
+            name,
+            reaper,
+            removed: false,
+        }
     }
 }
 
@@ -45,24 +50,31 @@ impl Sandbox for DockerSandbox {
             stderr: true,
             ..Default::default()
         };
-        let attached =
-            bounded(Call::Attach, docker.attach_container(&self.name, Some(options))).await?;
+        let attached = bounded(
+            Call::Attach,
+            docker.attach_container(&self.name, Some(options)),
+        )
+        .await?;
         let start = docker.start_container(&self.name, None::<StartContainerOptions>);
         if let Err(error) = bounded(Call::Start, start).await {
             // The supervisor may be what is missing: someone can have removed its volume.
             *self.connection.supervisor_volume.lock().await = None;
             return Err(error);
         }
-        Ok(Channel { reader: supervisor_output(attached.output), writer: attached.input })
+        Ok(Channel {
+            reader: supervisor_output(attached.output),
+            writer: attached.input,
+        })
     }
 
     async fn memory_kill_seen(&self) -> Result<bool, EngineError> {
         let docker = &self.connection.docker;
         let inspect = docker.inspect_container(&self.name, None::<InspectContainerOptions>);
         match bounded(Call::Inspect, inspect).await {
-            Ok(inspected) => {
-                Ok(inspected.state.and_then(|state| state.oom_killed).unwrap_or_default())
-            }
+            Ok(inspected) => Ok(inspected
+                .state
+                .and_then(|state| state.oom_killed)
+                .unwrap_or_default()),
             Err(error) if is_missing(&error) => Err(EngineError::Vanished),
             Err(error) => Err(error),
         }
@@ -89,7 +101,11 @@ impl Drop for DockerSandbox {
 ///
 /// What removing met; the container may be left.
 pub(super) async fn remove(docker: &Docker, name: &str) -> Result<(), EngineError> {
-    let options = RemoveContainerOptions { force: true, v: true, ..Default::default() };
+    let options = RemoveContainerOptions {
+        force: true,
+        v: true,
+        ..Default::default()
+    };
     match bounded(Call::Remove, docker.remove_container(name, Some(options))).await {
         Err(error) if is_missing(&error) => Ok(()),
         other => other,
@@ -99,7 +115,9 @@ pub(super) async fn remove(docker: &Docker, name: &str) -> Result<(), EngineErro
 type Output = Pin<Box<dyn Stream<Item = Result<LogOutput, bollard::errors::Error>> + Send>>;
 
 /// The supervisor's standard output; what it says on standard error goes to the log.
-fn supervisor_output(output: Output) -> Pin<Box<dyn Stream<Item = Result<Bytes, EngineError>> + Send>> {
+fn supervisor_output(
+    output: Output,
+) -> Pin<Box<dyn Stream<Item = Result<Bytes, EngineError>> + Send>> {
     Box::pin(output.filter_map(async |piece| match piece {
         Ok(LogOutput::StdOut { message }) => Some(Ok(message)),
         Ok(LogOutput::StdErr { message }) => {

@@ -74,7 +74,10 @@ pub fn container(template: &Template, identity: &Identity<'_>) -> ContainerCreat
         attach_stdout: Some(true),
         attach_stderr: Some(true),
         // Row 47: an image's health check would be a second program.
-        healthcheck: Some(HealthConfig { test: Some(vec!["NONE".to_owned()]), ..Default::default() }),
+        healthcheck: Some(HealthConfig {
+            test: Some(vec!["NONE".to_owned()]),
+            ..Default::default()
+        }),
         labels: Some(labels.map(|(name, value)| (name.to_owned(), value)).into()),
         host_config: Some(host_config(template, identity)),
         ..Default::default()
@@ -110,8 +113,14 @@ fn host_config(template: &Template, identity: &Identity<'_>) -> HostConfig {
         // Rows 25 to 34: nothing to write to but sized tmpfs, nothing mounted but what is listed.
         readonly_rootfs: Some(true),
         tmpfs: Some(HashMap::from([
-            (place::WORKSPACE.to_owned(), workspace_options(sizes.workspace, template.uid)),
-            (place::TEMPORARY.to_owned(), temporary_options(sizes.temporary)),
+            (
+                place::WORKSPACE.to_owned(),
+                workspace_options(sizes.workspace, template.uid),
+            ),
+            (
+                place::TEMPORARY.to_owned(),
+                temporary_options(sizes.temporary),
+            ),
         ])),
         mounts: Some(mounts(template, identity.supervisor_volume)),
         binds: Some(Vec::new()),
@@ -165,7 +174,10 @@ fn temporary_options(size: Tmpfs) -> String {
 }
 
 fn tmpfs_options(size: Tmpfs) -> String {
-    format!("rw,noexec,nosuid,nodev,size={},nr_inodes={}", size.bytes, size.inodes)
+    format!(
+        "rw,noexec,nosuid,nodev,size={},nr_inodes={}",
+        size.bytes, size.inodes
+    )
 }
 
 fn mounts(template: &Template, supervisor_volume: &str) -> Vec<Mount> {
@@ -174,7 +186,10 @@ fn mounts(template: &Template, supervisor_volume: &str) -> Vec<Mount> {
         source: Some(supervisor_volume.to_owned()),
         target: Some(policy::SUPERVISOR_DIRECTORY.to_owned()),
         read_only: Some(true),
-        volume_options: Some(MountVolumeOptions { no_copy: Some(true), ..Default::default() }),
+        volume_options: Some(MountVolumeOptions {
+            no_copy: Some(true),
+            ..Default::default()
+        }),
         ..Default::default()
     };
     // Row 28: a mount of its own kind, never the short form, whose colons a path could imitate;
@@ -195,7 +210,11 @@ fn mounts(template: &Template, supervisor_volume: &str) -> Vec<Mount> {
 }
 
 fn ulimit(name: &str, value: i64) -> ResourcesUlimits {
-    ResourcesUlimits { name: Some(name.to_owned()), soft: Some(value), hard: Some(value) }
+    ResourcesUlimits {
+        name: Some(name.to_owned()),
+        soft: Some(value),
+        hard: Some(value),
+    }
 }
 
 fn strings(list: &[&str]) -> Vec<String> {
@@ -207,7 +226,10 @@ fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "limits are bounded far below; `as` saturates")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "limits are bounded far below; `as` saturates"
+)]
 fn nano_cpus(limits: &Limits) -> i64 {
     (limits.cpus * 1e9).round() as i64
 }
@@ -228,7 +250,11 @@ mod tests {
             },
             runtime: None,
             uid: 50_003,
-            dataset: Some(DatasetPin { path: "/srv/data/a:/etc:rw".into(), device: 1, inode: 2 }),
+            dataset: Some(DatasetPin {
+                path: "/srv/data/a:/etc:rw".into(),
+                device: 1,
+                inode: 2,
+            }),
             limits: Execution::default().default_limits(),
         }
     }
@@ -253,8 +279,10 @@ mod tests {
     fn sorted(value: serde_json::Value) -> serde_json::Value {
         match value {
             serde_json::Value::Object(map) => {
-                let mut entries: Vec<_> =
-                    map.into_iter().map(|(key, value)| (key, sorted(value))).collect();
+                let mut entries: Vec<_> = map
+                    .into_iter()
+                    .map(|(key, value)| (key, sorted(value)))
+                    .collect();
                 entries.sort_by(|a, b| a.0.cmp(&b.0));
                 serde_json::Value::Object(entries.into_iter().collect())
             }
@@ -269,7 +297,10 @@ mod tests {
 
     #[test]
     fn a_container_without_a_data_set_mounts_the_supervisor_only() {
-        let body = body(&Template { dataset: None, ..template() });
+        let body = body(&Template {
+            dataset: None,
+            ..template()
+        });
         let mounts = body["HostConfig"]["Mounts"].as_array().unwrap();
         assert_eq!(mounts.len(), 1);
         assert_eq!(mounts[0]["Target"], "/fumehood");

@@ -49,14 +49,19 @@ impl Reaper {
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         };
-        Self { shared: Arc::new(shared) }
+        Self {
+            shared: Arc::new(shared),
+        }
     }
 
     /// Takes over the removal of a container.
     pub(super) fn take(&self, name: &str) {
         let mut pending = self.shared.pending();
         if pending.len() >= MAX_PENDING {
-            error!(sandbox = name, "too many containers wait for removal: left to the next start");
+            error!(
+                sandbox = name,
+                "too many containers wait for removal: left to the next start"
+            );
             return;
         }
         pending.insert(name.to_owned());
@@ -66,13 +71,19 @@ impl Reaper {
     }
 
     fn ensure_running(&self) {
-        let mut running = self.shared.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self
+            .shared
+            .running
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if *running {
             self.shared.changed.notify_one();
             return;
         }
         // Outside a runtime there is nobody to remove anything: left to the next start.
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
         *running = true;
         let shared = Arc::clone(&self.shared);
         self.shared.tasks.spawn_on(reap(shared), &runtime);
@@ -91,7 +102,10 @@ impl Reaper {
         };
         if timeout(bound, emptied).await.is_err() {
             let left = self.shared.pending().len();
-            warn!(left, "containers are left behind; the next start removes them");
+            warn!(
+                left,
+                "containers are left behind; the next start removes them"
+            );
         }
         self.shared.stop.cancel();
         self.shared.tasks.close();

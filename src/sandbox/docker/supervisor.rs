@@ -5,7 +5,9 @@
 //! (security.md finding 5), is read back, and compared.
 
 use bollard::Docker;
-use bollard::models::{ContainerCreateBody, HostConfig, Mount, MountType, MountVolumeOptions, VolumeCreateRequest};
+use bollard::models::{
+    ContainerCreateBody, HostConfig, Mount, MountType, MountVolumeOptions, VolumeCreateRequest,
+};
 use bollard::query_parameters::{
     CreateContainerOptions, DownloadFromContainerOptions, UploadToContainerOptions,
 };
@@ -53,7 +55,10 @@ pub async fn ensure(
     let volume = volume_name();
     let request = VolumeCreateRequest {
         name: Some(volume.clone()),
-        labels: Some(HashMap::from([("fumehood.supervisor".to_owned(), volume.clone())])),
+        labels: Some(HashMap::from([(
+            "fumehood.supervisor".to_owned(),
+            volume.clone(),
+        )])),
         ..Default::default()
     };
     bounded(Call::CreateVolume, docker.create_volume(request)).await?;
@@ -78,38 +83,63 @@ async fn create_helper(
         typ: Some(MountType::VOLUME),
         source: Some(volume.to_owned()),
         target: Some(SUPERVISOR_DIRECTORY.to_owned()),
-        volume_options: Some(MountVolumeOptions { no_copy: Some(true), ..Default::default() }),
+        volume_options: Some(MountVolumeOptions {
+            no_copy: Some(true),
+            ..Default::default()
+        }),
         ..Default::default()
     };
     let body = ContainerCreateBody {
         image: Some(image.id.clone()),
         entrypoint: Some(vec![format!("{SUPERVISOR_DIRECTORY}/{FILE_NAME}")]),
         network_disabled: Some(true),
-        labels: Some(HashMap::from([(LABEL_INSTANCE.to_owned(), instance.to_string())])),
-        host_config: Some(HostConfig { mounts: Some(vec![mount]), ..Default::default() }),
+        labels: Some(HashMap::from([(
+            LABEL_INSTANCE.to_owned(),
+            instance.to_string(),
+        )])),
+        host_config: Some(HostConfig {
+            mounts: Some(vec![mount]),
+            ..Default::default()
+        }),
         ..Default::default()
     };
-    let options = CreateContainerOptions { name: Some(name.to_owned()), ..Default::default() };
-    bounded(Call::Create, docker.create_container(Some(options), body)).await.map(drop)
+    let options = CreateContainerOptions {
+        name: Some(name.to_owned()),
+        ..Default::default()
+    };
+    bounded(Call::Create, docker.create_container(Some(options), body))
+        .await
+        .map(drop)
 }
 
 async fn fill(docker: &Docker, helper: &str) -> Result<(), EngineError> {
     if content(docker, helper).await?.as_deref() == Some(SUPERVISOR) {
         return Ok(());
     }
-    info!(bytes = SUPERVISOR.len(), "writing the supervisor into its volume");
-    let options =
-        UploadToContainerOptions { path: SUPERVISOR_DIRECTORY.to_owned(), ..Default::default() };
+    info!(
+        bytes = SUPERVISOR.len(),
+        "writing the supervisor into its volume"
+    );
+    let options = UploadToContainerOptions {
+        path: SUPERVISOR_DIRECTORY.to_owned(),
+        ..Default::default()
+    };
     let archive = archive().map_err(|error| EngineError::Failed {
         call: "copy the supervisor",
         source: error.into(),
     })?;
     let body = bollard::body_full(Bytes::from(archive));
-    bounded(Call::CopySupervisor, docker.upload_to_container(helper, Some(options), body)).await?;
+    bounded(
+        Call::CopySupervisor,
+        docker.upload_to_container(helper, Some(options), body),
+    )
+    .await?;
     if content(docker, helper).await?.as_deref() == Some(SUPERVISOR) {
         return Ok(());
     }
-    Err(EngineError::PolicyNotApplied("the supervisor's volume holds another program".to_owned()))
+    Err(EngineError::PolicyNotApplied(
+        "the supervisor's volume holds another program".to_owned(),
+    ))
 }
 
 fn archive() -> std::io::Result<Vec<u8>> {
@@ -127,8 +157,9 @@ fn archive() -> std::io::Result<Vec<u8>> {
 /// What the volume holds, read through the engine's archive call; `None` if there is nothing, or
 /// too much.
 async fn content(docker: &Docker, helper: &str) -> Result<Option<Vec<u8>>, EngineError> {
-    let options =
-        DownloadFromContainerOptions { path: format!("{SUPERVISOR_DIRECTORY}/{FILE_NAME}") };
+    let options = DownloadFromContainerOptions {
+        path: format!("{SUPERVISOR_DIRECTORY}/{FILE_NAME}"),
+    };
     let download = async {
         let mut stream = docker.download_from_container(helper, Some(options));
         let mut bytes = Vec::new();
@@ -150,9 +181,13 @@ async fn content(docker: &Docker, helper: &str) -> Result<Option<Vec<u8>>, Engin
 fn only_file(archive: &[u8]) -> Option<Vec<u8>> {
     let mut archive = tar::Archive::new(archive);
     let entry = archive.entries().ok()?.next()?.ok()?;
-    let executable = entry.header().entry_type().is_file() && entry.header().mode().ok()? & 0o777 == 0o555;
+    let executable =
+        entry.header().entry_type().is_file() && entry.header().mode().ok()? & 0o777 == 0o555;
     let mut bytes = Vec::new();
-    entry.take(MAX_ARCHIVE_BYTES as u64).read_to_end(&mut bytes).ok()?;
+    entry
+        .take(MAX_ARCHIVE_BYTES as u64)
+        .read_to_end(&mut bytes)
+        .ok()?;
     executable.then_some(bytes)
 }
 
@@ -168,7 +203,12 @@ mod tests {
     #[test]
     fn the_supervisor_is_a_static_program() {
         // An ELF program that needs a loader has an interpreter segment (type 3).
-        let field = |offset: usize| u64::from(u16::from_le_bytes([SUPERVISOR[offset], SUPERVISOR[offset + 1]]));
+        let field = |offset: usize| {
+            u64::from(u16::from_le_bytes([
+                SUPERVISOR[offset],
+                SUPERVISOR[offset + 1],
+            ]))
+        };
         assert_eq!(&SUPERVISOR[..4], b"\x7fELF");
         let headers = u64::from_le_bytes(SUPERVISOR[32..40].try_into().unwrap());
         for index in 0..field(56) {

@@ -9,16 +9,22 @@ use serde_json::Value;
 
 /// The settings outside `HostConfig` that inspection shows under `Config`.
 const CONFIG_FIELDS: &[&str] = &[
-    "User", "Entrypoint", "Cmd", "WorkingDir", "Hostname", "Domainname", "Tty", "OpenStdin",
-    "StdinOnce", "Healthcheck", "Labels",
+    "User",
+    "Entrypoint",
+    "Cmd",
+    "WorkingDir",
+    "Hostname",
+    "Domainname",
+    "Tty",
+    "OpenStdin",
+    "StdinOnce",
+    "Healthcheck",
+    "Labels",
 ];
 
 /// What differs, as the names of the settings; empty if nothing does.
 #[must_use]
-pub fn differences(
-    asked: &ContainerCreateBody,
-    applied: &ContainerInspectResponse,
-) -> Vec<String> {
+pub fn differences(asked: &ContainerCreateBody, applied: &ContainerInspectResponse) -> Vec<String> {
     let (Ok(asked_json), Ok(applied_json)) =
         (serde_json::to_value(asked), serde_json::to_value(applied))
     else {
@@ -26,10 +32,25 @@ pub fn differences(
     };
     let mut differing = Vec::new();
     for field in CONFIG_FIELDS {
-        compare(field, &asked_json[field], &applied_json["Config"][field], &mut differing);
+        compare(
+            field,
+            &asked_json[field],
+            &applied_json["Config"][field],
+            &mut differing,
+        );
     }
-    compare("HostConfig", &asked_json["HostConfig"], &applied_json["HostConfig"], &mut differing);
-    compare("Image", &asked_json["Image"], &applied_json["Image"], &mut differing);
+    compare(
+        "HostConfig",
+        &asked_json["HostConfig"],
+        &applied_json["HostConfig"],
+        &mut differing,
+    );
+    compare(
+        "Image",
+        &asked_json["Image"],
+        &applied_json["Image"],
+        &mut differing,
+    );
     if !environment_is_empty(&applied_json["Config"]["Env"]) {
         differing.push("Env".to_owned());
     }
@@ -71,16 +92,18 @@ fn is_empty(value: &Value) -> bool {
 
 /// Whether no variable has a value: names alone only remove the image's.
 fn environment_is_empty(environment: &Value) -> bool {
-    environment
-        .as_array()
-        .is_none_or(|list| list.iter().all(|entry| entry.as_str().is_some_and(|e| !e.contains('='))))
+    environment.as_array().is_none_or(|list| {
+        list.iter()
+            .all(|entry| entry.as_str().is_some_and(|e| !e.contains('=')))
+    })
 }
 
 /// Row 30: the list of mounts is closed, so an image's own volumes show up here.
 fn foreign_mounts(asked: &Value, applied: &Value) -> Vec<String> {
     let targets = |mounts: &Value, key: &str| -> Vec<String> {
         let list = mounts.as_array().into_iter().flatten();
-        list.filter_map(|mount| Some(mount[key].as_str()?.to_owned())).collect()
+        list.filter_map(|mount| Some(mount[key].as_str()?.to_owned()))
+            .collect()
     };
     let wanted = targets(&asked["HostConfig"]["Mounts"], "Target");
     targets(&applied["Mounts"], "Destination")
@@ -127,25 +150,39 @@ mod tests {
 
     #[test]
     fn a_container_as_asked_for_has_no_differences() {
-        assert_eq!(differences(&asked(), &applied(|_| {})), Vec::<String>::new());
+        assert_eq!(
+            differences(&asked(), &applied(|_| {})),
+            Vec::<String>::new()
+        );
     }
 
     #[test]
     fn whatever_the_engine_dropped_or_added_is_named() {
         let cases: [(&str, fn(&mut Value)); 6] = [
-            ("HostConfig.PidsLimit", |v| v["HostConfig"]["PidsLimit"] = Value::Null),
-            ("HostConfig.CapAdd", |v| v["HostConfig"]["CapAdd"] = serde_json::json!(["SYS_ADMIN"])),
-            ("HostConfig.Tmpfs./work", |v| v["HostConfig"]["Tmpfs"]["/work"] = "size=2".into()),
+            ("HostConfig.PidsLimit", |v| {
+                v["HostConfig"]["PidsLimit"] = Value::Null
+            }),
+            ("HostConfig.CapAdd", |v| {
+                v["HostConfig"]["CapAdd"] = serde_json::json!(["SYS_ADMIN"])
+            }),
+            ("HostConfig.Tmpfs./work", |v| {
+                v["HostConfig"]["Tmpfs"]["/work"] = "size=2".into()
+            }),
             ("HostConfig.Mounts[0].ReadOnly", |v| {
                 v["HostConfig"]["Mounts"][0]["ReadOnly"] = false.into();
             }),
-            ("Env", |v| v["Config"]["Env"] = serde_json::json!(["KEY=value"])),
+            ("Env", |v| {
+                v["Config"]["Env"] = serde_json::json!(["KEY=value"])
+            }),
             ("Mounts /var/lib/x", |v| {
                 v["Mounts"] = serde_json::json!([{"Destination": "/var/lib/x"}]);
             }),
         ];
         for (name, change) in cases {
-            assert_eq!(differences(&asked(), &applied(change)), vec![name.to_owned()]);
+            assert_eq!(
+                differences(&asked(), &applied(change)),
+                vec![name.to_owned()]
+            );
         }
     }
 }

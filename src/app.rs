@@ -1,0 +1,272 @@
+//! The only place that wires the parts together.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::net::TcpListener;
+use tokio::task::spawn_blocking;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::api::{self, ApiParts, ApiState, Readiness, ServeSettings};
+use crate::artifacts::{OutputRoot, OutputRootError};
+use crate::config::Config;
+use crate::ids::{ExecutionId, InstanceId};
+use crate::orchestrator::{Executor, GivenProgram};
+use crate::runs::recovery::{Cleaner, recover};
+use crate::runs::service::{RunService, ServiceSettings};
+use crate::runs::store::sqlite::SqliteStore;
+use crate::runs::store::{Store, StoreError};
+use crate::sandbox::Engine;
+use crate::sandbox::docker::DockerEngine;
+use crate::sandbox::docker::images::default_reference;
+use crate::sandbox::slots::Slots;
+use crate::telemetry::Chain;
+
+/// How long answers may take to go out once the daemon goes down.
+const ANSWER_DRAIN: Duration = Duration::from_secs(5);
+
+/// How long removing the last sandboxes may hold up the daemon's end.
+const REAP_BOUND: Duration = Duration::from_secs(20);
+
+/// How long the daemon waits for the engine when it puts things in order at its start.
+const SWEEP_BOUND: Duration = Duration::from_secs(60);
+
+/// Why the daemon cannot be started. Each names the thing and the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum AppError {
+    /// The state directory.
+    #[error("the state directory {path} cannot be used: make it writable or set app.state_dir")]
+    State {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The output root.
+    #[error(transparent)]
+    Output(#[from] OutputRootError),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The address to listen on.
+    #[error("cannot listen on {address}: choose another with --listen or api.listen")]
+    Listen {
+        /// As configured.
+        address: std::net::SocketAddr,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A task of the start was lost.
+    #[error("an internal task failed")]
+    Task(#[from] tokio::task::JoinError),
+}
+
+/// An engine and an executor on it: what `serve` and `run` have in common.
+#[derive(Debug)]
+pub struct Workshop {
+    /// The engine.
+    pub engine: Arc<DockerEngine>,
+    /// The executor.
+    pub executor: Executor,
+    /// The image that is used where none is configured.
+    pub default_image: String,
+}
+
+impl Workshop {
+    /// The parts that a configuration asks for; `owner` names the file of the state directory that
+    /// holds the identity of what is made on the engine.
+    ///
+    /// # Errors
+    ///
+    /// [`AppError`] if the state directory or the output root cannot be used.
+    pub async fn open(config: &Config, owner: &'static str) -> Result<Self, AppError> {
+        let state_dir = config.app.state_dir.clone();
+        let outputs = OutputRoot::new(&config.app.output_root);
+        let prepared = outputs.clone();
+        let instance = spawn_blocking(move || -> Result<InstanceId, AppError> {
+            let state = |source| AppError::State {
+                path: state_dir.clone(),
+                source,
+            };
+            let instance = instance(&state_dir, owner).map_err(state)?;
+            prepared.prepare()?;
+            Ok(instance)
+        })
+        .await??;
+        let engine = Arc::new(DockerEngine::new(&config.engine.host, instance));
+        let slots = Slots::new(config.execution.uid_base);
+        let executor = Executor::new(Arc::clone(&engine) as Arc<dyn Engine>, outputs, slots);
+        let default_image = config
+            .execution
+            .image
+            .clone()
+            .unwrap_or_else(default_reference);
+        Ok(Self {
+            engine,
+            executor,
+            default_image,
+        })
+    }
+}
+
+/// Reads the identity of a state directory, or makes one.
+fn instance(state_dir: &Path, owner: &str) -> std::io::Result<InstanceId> {
+    use std::os::unix::fs::DirBuilderExt as _;
+
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(state_dir)?;
+    let path = state_dir.join(owner);
+    if let Some(known) = std::fs::read_to_string(&path)
+        .ok()
+        .as_deref()
+        .and_then(InstanceId::parse)
+    {
+        return Ok(known);
+    }
+    let made = InstanceId::random();
+    let mut file = tempfile::NamedTempFile::new_in(state_dir)?;
+    std::io::Write::write_all(&mut file, made.as_str().as_bytes())?;
+    file.as_file().sync_all()?;
+    file.persist(&path).map_err(|error| error.error)?;
+    Ok(made)
+}
+
+/// Runs the daemon until `shutdown` is cancelled, then lets running programs end for at most
+/// `drain`. `listening` is told the address once connections are taken.
+///
+/// # Errors
+///
+/// [`AppError`] if it cannot be started.
+pub async fn serve(
+    config: Config,
+    shutdown: CancellationToken,
+    drain: Duration,
+    listening: impl FnOnce(std::net::SocketAddr),
+) -> Result<(), AppError> {
+    let address = config.api.listen;
+    let taken = |source| AppError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(taken)?;
+    let bound = listener.local_addr().map_err(taken)?;
+
+    let workshop = Workshop::open(&config, "instance").await?;
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&store_path(&config)).await?);
+    let recovered = recover(store.as_ref(), &EngineCleaner(Arc::clone(&workshop.engine))).await?;
+    info!(
+        runs.interrupted = recovered.interrupted_runs,
+        executions.destroyed = recovered.destroyed_executions,
+        executions.left = recovered.left_executions,
+        "put in order what an earlier daemon left"
+    );
+    sweep(&workshop.engine, |_| true).await;
+
+    let settings = ServiceSettings {
+        max_concurrent_runs: config.app.max_concurrent_runs,
+        max_queued_runs: config.app.max_queued_runs,
+        run_timeout: Duration::from_secs(config.app.run_timeout_seconds),
+    };
+    let orchestrator = Arc::new(GivenProgram::new(workshop.executor.clone()));
+    let runs = RunService::start(store, orchestrator, settings).await?;
+
+    let readiness = EngineReadiness {
+        engine: Arc::clone(&workshop.engine),
+        image: workshop.default_image.clone(),
+    };
+    let router = api::router(ApiState::new(ApiParts {
+        runs: Arc::clone(&runs),
+        config: Arc::new(config.clone()),
+        built_image: workshop.default_image.clone(),
+        readiness: Arc::new(readiness),
+        shutdown: shutdown.clone(),
+    }));
+    listening(bound);
+    info!(%address, "accepting runs");
+    api::serve(
+        listener,
+        router,
+        ServeSettings::new(&config.api, ANSWER_DRAIN),
+        shutdown,
+    )
+    .await;
+    info!(drain.seconds = drain.as_secs(), "shutting down");
+    runs.shutdown(drain).await;
+    workshop.engine.finish(REAP_BOUND).await;
+    Ok(())
+}
+
+fn store_path(config: &Config) -> PathBuf {
+    config
+        .store
+        .path
+        .clone()
+        .unwrap_or_else(|| config.app.state_dir.join("fumehood.db"))
+}
+
+/// Destroys what earlier processes of this identity left on the engine. Without the engine that
+/// has to wait for the next start.
+pub async fn sweep(
+    engine: &DockerEngine,
+    wanted: impl Fn(&crate::sandbox::engine::Leftover) -> bool,
+) {
+    let sweeping = async {
+        let leftovers = match engine.leftovers().await {
+            Ok(leftovers) => leftovers,
+            Err(error) => {
+                warn!(error = %Chain(&error), "the engine cannot be asked for leftovers");
+                return;
+            }
+        };
+        for leftover in leftovers.iter().filter(|leftover| wanted(leftover)) {
+            match engine.destroy(&leftover.execution).await {
+                Ok(()) => info!(execution.id = %leftover.execution, "removed a leftover sandbox"),
+                Err(error) => {
+                    warn!(execution.id = %leftover.execution, error = %Chain(&error), "a leftover sandbox stays");
+                }
+            }
+        }
+    };
+    if tokio::time::timeout(SWEEP_BOUND, sweeping).await.is_err() {
+        warn!("removing leftovers took too long; the rest stays until the next start");
+    }
+}
+
+#[derive(Debug)]
+struct EngineCleaner(Arc<DockerEngine>);
+
+#[async_trait]
+impl Cleaner for EngineCleaner {
+    async fn destroy(
+        &self,
+        execution: &ExecutionId,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        Ok(self.0.destroy(execution).await?)
+    }
+}
+
+#[derive(Debug)]
+struct EngineReadiness {
+    engine: Arc<DockerEngine>,
+    image: String,
+}
+
+#[async_trait]
+impl Readiness for EngineReadiness {
+    async fn check(&self) -> Vec<String> {
+        if let Err(error) = self.engine.describe().await {
+            return vec![error.to_string()];
+        }
+        self.engine
+            .image(&self.image)
+            .await
+            .err()
+            .map(|error| error.to_string())
+            .into_iter()
+            .collect()
+    }
+}

@@ -1,0 +1,150 @@
+//! The command line: arguments, and which command they mean. The only part that prints.
+
+mod serve;
+
+mod run;
+
+mod image;
+
+mod report;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::{Config, ConfigError, Overrides, Sources, load};
+use crate::telemetry::{self, LogFormat};
+
+/// Exit codes besides a program's own, after `sysexits.h`.
+pub(crate) mod exit {
+    /// The configuration or the arguments cannot be used.
+    pub(crate) const CONFIG: u8 = 78;
+    /// The engine, the image or another thing that is needed is not there.
+    pub(crate) const UNAVAILABLE: u8 = 69;
+}
+
+/// Runs model-written code in single-use, hardened containers.
+#[derive(Debug, Parser)]
+#[command(name = "fumehood", version)]
+struct Arguments {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Args)]
+struct Global {
+    /// Configuration file [default: fumehood.toml if it exists]
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// What is logged to standard error, such as `debug` or `fumehood=debug,warn`
+    #[arg(long, global = true, value_name = "FILTER")]
+    log: Option<String>,
+    /// How log lines look
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value = "text",
+        value_name = "FORMAT"
+    )]
+    log_format: LogFormat,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the daemon
+    Serve(serve::Serve),
+    /// Run one program in a sandbox, without a daemon
+    Run(run::Run),
+    /// Make or list sandbox images
+    #[command(subcommand)]
+    Image(image::Image),
+    /// Print the effective configuration
+    Config,
+}
+
+impl Command {
+    fn overrides(&self) -> Overrides {
+        match self {
+            Self::Serve(serve) => serve.overrides(),
+            Self::Run(run) => run.overrides(),
+            Self::Image(_) | Self::Config => Overrides::default(),
+        }
+    }
+
+    /// The daemon tells what it does; the other commands only what an operator has to act on.
+    fn default_log(&self) -> &'static str {
+        match self {
+            Self::Serve(_) => "info",
+            Self::Run(_) | Self::Image(_) | Self::Config => "error",
+        }
+    }
+}
+
+/// Does what the arguments of this process ask for.
+#[must_use]
+pub fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let filter = arguments.global.log.as_deref();
+    telemetry::start(
+        filter.unwrap_or(arguments.command.default_log()),
+        arguments.global.log_format,
+    );
+    let sources = Sources::of_process(arguments.global.config);
+    let config = match load(&sources, &arguments.command.overrides()) {
+        Ok(config) => config,
+        Err(error) => return bad_config(&error),
+    };
+    match arguments.command {
+        Command::Serve(serve) => block_on(serve.execute(config)),
+        Command::Run(run) => block_on(run.execute(config)),
+        Command::Image(image) => block_on(image.execute(config)),
+        Command::Config => print_config(&config),
+    }
+}
+
+fn bad_config(error: &ConfigError) -> ExitCode {
+    report::error(error);
+    ExitCode::from(exit::CONFIG)
+}
+
+fn block_on(command: impl Future<Output = ExitCode>) -> ExitCode {
+    match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime.block_on(command),
+        Err(error) => {
+            report::error(&error);
+            ExitCode::from(exit::UNAVAILABLE)
+        }
+    }
+}
+
+fn print_config(config: &Config) -> ExitCode {
+    match toml::to_string(config) {
+        Ok(text) => {
+            report::text(&text);
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            report::error(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_of_the_arguments_is_sound() {
+        Arguments::command().debug_assert();
+    }
+}

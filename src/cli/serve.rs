@@ -1,0 +1,73 @@
+//! `fumehood serve`
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use super::{exit, report};
+use crate::app;
+use crate::config::{Config, Overrides};
+
+/// Run the daemon
+#[derive(Debug, Args)]
+pub(super) struct Serve {
+    /// Address and port to listen on
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// How long running programs may go on after a request to stop, in seconds
+    #[arg(long, default_value_t = 30, value_name = "SECONDS")]
+    drain_seconds: u64,
+}
+
+impl Serve {
+    pub(super) fn overrides(&self) -> Overrides {
+        let listen = self
+            .listen
+            .iter()
+            .map(|address| ("api", "listen", address.to_string().into()));
+        Overrides(listen.collect())
+    }
+
+    pub(super) async fn execute(self, config: Config) -> ExitCode {
+        let shutdown = CancellationToken::new();
+        let (Ok(mut terminate), Ok(mut interrupt)) = (
+            signal(SignalKind::terminate()),
+            signal(SignalKind::interrupt()),
+        ) else {
+            report::note("error: signals cannot be handled");
+            return ExitCode::from(exit::UNAVAILABLE);
+        };
+        let drain = Duration::from_secs(self.drain_seconds);
+        let daemon = app::serve(config, shutdown.clone(), drain, |address| {
+            report::note(&format!("fumehood listens on http://{address}"));
+        });
+        tokio::pin!(daemon);
+        loop {
+            tokio::select! {
+                ended = &mut daemon => return finish(ended),
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if shutdown.is_cancelled() {
+                info!("asked twice to stop: leaving now; the next start puts things in order");
+                return ExitCode::FAILURE;
+            }
+            shutdown.cancel();
+        }
+    }
+}
+
+fn finish(ended: Result<(), app::AppError>) -> ExitCode {
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            report::error(&error);
+            ExitCode::from(exit::UNAVAILABLE)
+        }
+    }
+}
