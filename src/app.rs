@@ -186,7 +186,7 @@ pub async fn serve(
         shutdown: shutdown.clone(),
     }));
     listening(bound);
-    info!(%address, "accepting runs");
+    info!(address = %bound, "accepting runs");
     api::serve(
         listener,
         router,

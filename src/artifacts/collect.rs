@@ -46,6 +46,8 @@ pub struct Collector {
 #[derive(Debug)]
 enum Current {
     Nothing,
+    /// A directory, which has no bytes.
+    Directory,
     /// Receiving a file.
     File {
         file: StagedFile,
@@ -185,12 +187,16 @@ impl Collector {
                 self.current = Current::File { file, entry };
                 return Ok(());
             }
-            Ok(None) => return Ok(()),
+            Ok(None) => {
+                self.current = Current::Directory;
+                return Ok(());
+            }
             Err(Refusal::Skip(reason)) => reason,
             Err(Refusal::Fatal(error)) => return Err(error),
         };
         if entry.is_directory {
             self.skip(&entry.path, &refusal, 0);
+            self.current = Current::Directory;
         } else {
             let (left, size) = (entry.size, entry.size);
             self.current = Current::Refused {
@@ -235,7 +241,9 @@ impl Collector {
                 Ok(())
             }
             Current::Refused { .. } => Err(CollectError::Protocol("more bytes than announced")),
-            Current::Nothing => Err(CollectError::Protocol("bytes without an entry")),
+            Current::Nothing | Current::Directory => {
+                Err(CollectError::Protocol("bytes without a file"))
+            }
         }
     }
 
@@ -249,6 +257,7 @@ impl Collector {
                 self.skip(&path, &reason, size);
                 Ok(())
             }
+            Current::Directory => Ok(()),
             Current::Nothing => Err(CollectError::Protocol("the end of no entry")),
         }
     }
@@ -276,7 +285,7 @@ impl Collector {
 
     fn skip_reported(&mut self, skipped: &Skipped) -> Result<(), CollectError> {
         match std::mem::replace(&mut self.current, Current::Nothing) {
-            Current::Nothing | Current::Refused { .. } => {}
+            Current::Nothing | Current::Directory | Current::Refused { .. } => {}
             Current::File { file, .. } => file.discard().map_err(CollectError::Disk)?,
         }
         self.skip(&skipped.path, words(skipped.reason), skipped.size);
@@ -417,6 +426,22 @@ mod tests {
         assert_eq!(collected.output_files, ["a", "b", "models/m"]);
         assert_eq!(collected.skipped.len(), 1);
         assert_eq!(collected.skipped[0].path, "b");
+    }
+
+    #[test]
+    fn a_directory_is_an_entry_without_bytes() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut collector = collector(directory.path(), &[]);
+        let mut folder = entry("out/models", 0);
+        if let FromSupervisor::Entry(entry) = &mut folder {
+            entry.is_directory = true;
+        }
+        collector.take(folder.clone()).unwrap();
+        collector.take(FromSupervisor::EntryEnd).unwrap();
+        file(&mut collector, "out/models/m", b"1").unwrap();
+        collector.take(folder).unwrap();
+        assert!(collector.take(chunk(b"x")).is_err());
+        assert_eq!(collector.finish(true).output_files, ["models/m"]);
     }
 
     #[test]

@@ -39,7 +39,7 @@ impl Lines {
             if self.layers.len() < MAX_LAYERS {
                 self.layers.push(id.to_owned());
             }
-        } else if !line.is_empty() {
+        } else if !line.is_empty() && !is_bookkeeping(line) {
             progress.detail(line);
         }
     }
@@ -57,6 +57,11 @@ fn build_step(line: &str) -> Option<&str> {
         .bytes()
         .all(|byte| byte.is_ascii_digit() || byte == b'/');
     counts.then_some(text)
+}
+
+/// What the builder says about its own containers and cache.
+fn is_bookkeeping(line: &str) -> bool {
+    line.starts_with("--->") || line.starts_with("Removing intermediate container ")
 }
 
 fn is_image_id(text: &str) -> bool {
@@ -120,7 +125,6 @@ mod tests {
             seen,
             [
                 ("step", "RUN sh /build/install-packages.sh".to_owned()),
-                ("detail", "---> Running in 4101fa786d14".to_owned()),
                 ("detail", "Step aside : no step".to_owned()),
             ]
         );

@@ -1,0 +1,11 @@
+//! What every area uses: a daemon, a client, the engine's view, and real data sets.
+
+pub(crate) mod daemon;
+
+pub(crate) mod data;
+
+pub(crate) mod engine;
+
+pub(crate) mod wait;
+
+pub(crate) use daemon::{Daemon, Settings};

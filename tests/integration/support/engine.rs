@@ -1,0 +1,73 @@
+//! The engine as somebody outside the daemon sees it.
+
+use std::collections::HashMap;
+
+use bollard::models::ContainerInspectResponse;
+use bollard::query_parameters::{
+    InspectContainerOptions, ListContainersOptions, ListVolumesOptions,
+};
+use bollard::{API_DEFAULT_VERSION, Docker};
+
+/// A client of the engine that the tests use.
+pub(crate) async fn docker() -> Docker {
+    let docker = Docker::connect_with_unix("/var/run/docker.sock", 60, API_DEFAULT_VERSION)
+        .expect("the tests need Docker Engine; tests/run.sh starts it");
+    docker
+        .negotiate_version()
+        .await
+        .expect("the engine answers")
+}
+
+/// Names of the containers of an instance, in any state.
+pub(crate) async fn containers_of(instance: &str) -> Vec<String> {
+    let filter = HashMap::from([(
+        "label".to_owned(),
+        vec![format!("fumehood.instance={instance}")],
+    )]);
+    let options = ListContainersOptions {
+        all: true,
+        filters: Some(filter),
+        ..Default::default()
+    };
+    let list = docker().await.list_containers(Some(options)).await.unwrap();
+    list.into_iter()
+        .flat_map(|container| container.names.unwrap_or_default())
+        .collect()
+}
+
+/// Everything about a container.
+pub(crate) async fn inspect(name: &str) -> ContainerInspectResponse {
+    let name = name.trim_start_matches('/');
+    docker()
+        .await
+        .inspect_container(name, None::<InspectContainerOptions>)
+        .await
+        .unwrap()
+}
+
+/// Names of all volumes.
+pub(crate) async fn volumes() -> Vec<String> {
+    let list = docker()
+        .await
+        .list_volumes(None::<ListVolumesOptions>)
+        .await
+        .unwrap();
+    list.volumes
+        .unwrap_or_default()
+        .into_iter()
+        .map(|volume| volume.name)
+        .collect()
+}
+
+/// Runs `work` to its end from code that is not async, even inside a runtime.
+pub(crate) fn block_on<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+    };
+    std::thread::spawn(move || runtime().block_on(work))
+        .join()
+        .unwrap()
+}

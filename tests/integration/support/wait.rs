@@ -1,0 +1,28 @@
+//! Waiting for a condition, with a bound and the last state in the message.
+
+use std::fmt::Debug;
+use std::time::{Duration, Instant};
+
+/// Asks again and again until the answer is as wanted.
+///
+/// # Panics
+///
+/// If that takes longer than `bound`.
+pub(crate) async fn until<T: Debug, F: Future<Output = T>>(
+    bound: Duration,
+    mut ask: impl FnMut() -> F,
+    wanted: impl Fn(&T) -> bool,
+) -> T {
+    let start = Instant::now();
+    loop {
+        let answer = ask().await;
+        if wanted(&answer) {
+            return answer;
+        }
+        assert!(
+            start.elapsed() < bound,
+            "not as wanted within {bound:?}, last: {answer:?}"
+        );
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
+}
