@@ -58,7 +58,7 @@ pub enum ImageBuildError {
     },
     /// `mmdebstrap` is needed and not there.
     #[error(
-        "no registry can be reached, and mmdebstrap, which makes a base from Debian packages, is \
+        "mmdebstrap, which makes a base from Debian packages where no registry can be reached, is \
          not installed; `apt-get install mmdebstrap`, or name a base that the engine has"
     )]
     NoMmdebstrap,
