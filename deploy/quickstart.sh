@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# From a fresh Debian machine to a model trained in a sandbox, in one command.
+#
+#   deploy/quickstart.sh [--yes] [--listen ADDRESS:PORT]
+#
+# Installs what is missing (after asking, or with --yes), builds fumehood and the sandbox image,
+# starts the daemon on loopback, submits the example and shows its result. Safe to run again.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. deploy/host.sh
+
+YES=0
+listen=127.0.0.1:8000
+while [ $# -gt 0 ]; do
+    case "$1" in
+        --yes) YES=1 ;;
+        --listen) listen=${2:?--listen needs an address}; shift ;;
+        *) die "unknown argument: $1 (known: --yes, --listen ADDRESS:PORT)" ;;
+    esac
+    shift
+done
+state=.fumehood
+mkdir -p "$state"
+
+ensure_packages curl=curl jq=jq cc=build-essential mmdebstrap=mmdebstrap git=git
+ensure_engine "$PWD/$state/dockerd.log"
+ensure_rust
+
+say "Building fumehood"
+cargo build --release --locked
+fumehood=target/release/fumehood
+
+say "Making the sandbox image"
+"$fumehood" image build
+
+say "Writing public data sets to data/ (by a program in a sandbox)"
+if [ ! -f data/breast_cancer/train.csv ]; then
+    made=$("$fumehood" run --json tests/fixtures/datasets.py)
+    mkdir -p data
+    cp -r "outputs/models/$(jq -r .execution_id <<<"$made")/." data/
+fi
+ls data
+
+url=http://$listen
+if curl --silent --fail --max-time 2 "$url/health" | jq -e .version >/dev/null 2>&1; then
+    say "A daemon listens on $url already: using it"
+else
+    say "Starting the daemon on $url"
+    FUMEHOOD_API__LISTEN=$listen setsid "$fumehood" serve >"$state/serve.log" 2>&1 </dev/null &
+    echo $! >"$state/serve.pid"
+    for _ in $(seq 100); do
+        curl --silent --fail --max-time 2 "$url/ready" >/dev/null 2>&1 && break
+        kill -0 "$(cat "$state/serve.pid")" 2>/dev/null || { cat "$state/serve.log" >&2; die "the daemon did not start"; }
+        sleep 0.2
+    done
+fi
+curl --silent --show-error --fail --max-time 10 "$url/ready" >/dev/null || die "the daemon is not ready: curl $url/ready tells why"
+
+say "Submitting examples/train.py on data/breast_cancer"
+answer=$(jq -n --rawfile code examples/train.py \
+    '{dataset_path: "data/breast_cancer", code: $code, expected_output_files: ["predictions.csv", "summary.json"]}' |
+    curl --silent --show-error --fail --max-time 300 -H 'Content-Type: application/json' -H 'Prefer: wait=200' \
+        --data-binary @- "$url/runs")
+jq '{run_id, status, final_metrics, prediction_artifact_reference, model_artifact_reference,
+     seconds: .execution_duration, usage: .result.usage, warnings: .result.warnings}' <<<"$answer"
+jq -r '.result.stdout' <<<"$answer"
+jq -e '.status == "SUCCESS"' <<<"$answer" >/dev/null || die "the example did not succeed: $(jq -r .final_error <<<"$answer")"
+
+say "Artifacts in outputs/models/$(jq -r .result.execution_id <<<"$answer")"
+(cd "outputs/models/$(jq -r .result.execution_id <<<"$answer")" && find . -type f -printf '%10s  %P\n' | sort -k2)
+
+say "Done"
+echo "The daemon goes on: curl $url/runs"
+[ -f "$state/serve.pid" ] && echo "Stop it with: kill $(cat "$state/serve.pid")      (its log: $state/serve.log)"
+echo "A program of yours, without the daemon: $fumehood run script.py --dataset DIR"
