@@ -10,6 +10,8 @@ mod conversation;
 
 mod collection;
 
+mod conclusion;
+
 mod trouble;
 
 pub mod given;

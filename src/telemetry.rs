@@ -30,6 +30,11 @@ impl fmt::Debug for Chain<'_> {
     }
 }
 
+/// Logs a failure that the daemon went on from, with its sources.
+pub fn log_chain(what: &'static str, error: &dyn Error) {
+    tracing::warn!(error = %Chain(error), "{what}");
+}
+
 /// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {

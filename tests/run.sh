@@ -59,7 +59,7 @@ if [ $# -eq 0 ]; then
     step "Lints" cargo clippy --locked --workspace --all-targets -- --deny warnings
     step "Documentation" env RUSTDOCFLAGS='--deny warnings' cargo doc --locked --workspace --no-deps --document-private-items
     step "Scripts" bash -n deploy/quickstart.sh tests/run.sh deploy/host.sh
-    step "Unit tests" cargo test --locked --workspace --lib --bins
+    step "Unit tests" cargo test --locked --workspace --lib --bins --test tidy
     step "Supervisor tests" cargo test --locked --package fumehood-supervisor --tests
 fi
 step "Sandbox image" cargo run --locked --quiet -- image build

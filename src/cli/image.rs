@@ -10,8 +10,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::{exit, report};
 use crate::config::Config;
 use crate::ids::InstanceId;
-use crate::sandbox::docker::DockerEngine;
 use crate::sandbox::docker::images::{self, BuildOptions, Origin, Progress};
+use crate::sandbox::docker::{Docker, DockerEngine};
 
 /// Make or list sandbox images
 #[derive(Debug, Subcommand)]
@@ -58,7 +58,7 @@ impl Image {
 }
 
 impl Build {
-    async fn execute(self, docker: &bollard::Docker) -> ExitCode {
+    async fn execute(self, docker: &Docker) -> ExitCode {
         let options = BuildOptions {
             base: self.base,
             ca_bundle: self.ca_bundle,
@@ -89,7 +89,7 @@ impl Build {
     }
 }
 
-async fn list(docker: &bollard::Docker) -> ExitCode {
+async fn list(docker: &Docker) -> ExitCode {
     match images::list(docker).await {
         Ok(list) if list.is_empty() => {
             report::note("There is no image yet: make one with `fumehood image build`.");

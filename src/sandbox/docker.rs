@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
-use bollard::Docker;
+pub use bollard::Docker;
 use bollard::models::{ContainerSummary, ContainerSummaryStateEnum, SystemInfoCgroupVersionEnum};
 use bollard::query_parameters::{
     CreateContainerOptions, InspectContainerOptions, ListContainersOptions,

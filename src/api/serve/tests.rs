@@ -1,3 +1,5 @@
+//! How the server treats slow, huge and many clients.
+
 use axum::routing::get;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinHandle;

@@ -1,3 +1,5 @@
+//! The shapes of answers, field by field.
+
 use super::*;
 
 #[test]

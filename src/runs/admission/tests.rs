@@ -1,3 +1,5 @@
+//! What is admitted, what is refused, and in which order it is said.
+
 use std::fs;
 
 use serde_json::json;

@@ -1,3 +1,5 @@
+//! The service over a real store, with an orchestrator that tests can hold and let go.
+
 mod failing_store;
 
 use std::sync::atomic::Ordering;

@@ -1,3 +1,5 @@
+//! What the service does when its store fails.
+
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! The store against real files, damaged ones included.
+
 use std::os::unix::fs::PermissionsExt as _;
 
 use sqlx::ConnectOptions as _;

@@ -1,0 +1,215 @@
+//! What everything that happened to a program means for its result: no I/O, only putting together.
+
+use fumehood_protocol::message::{Exited, StreamTotals};
+use jiff::Timestamp;
+
+use super::conversation::{Conversation, TalkEnd};
+use crate::artifacts::{Collected, Staging};
+use crate::execution::cause::{End, Facts, Verdict, judge};
+use crate::execution::output::{Head, tail_text};
+use crate::execution::result::{ExecutionResult, ResourceUsage, Status};
+use crate::execution::spec::ExecutionSpec;
+use crate::execution::{Artifact, SkippedArtifact};
+use crate::telemetry::log_chain;
+
+/// What was collected, whether or not it could be published.
+#[derive(Default)]
+pub(super) struct Gathered {
+    staging: Option<Staging>,
+    artifacts: Vec<Artifact>,
+    output_files: Vec<String>,
+    unchanged_inputs: Vec<String>,
+    skipped: Vec<SkippedArtifact>,
+}
+
+impl From<Collected> for Gathered {
+    fn from(collected: Collected) -> Self {
+        Self {
+            staging: Some(collected.staging),
+            artifacts: collected.artifacts,
+            output_files: collected.output_files,
+            unchanged_inputs: collected.unchanged_inputs,
+            skipped: collected.skipped,
+        }
+    }
+}
+
+impl Gathered {
+    pub(super) fn take_staging(&mut self) -> Option<Staging> {
+        self.staging.take()
+    }
+
+    /// Nothing of it reached its place.
+    pub(super) fn forget(&mut self) {
+        self.artifacts.clear();
+        self.output_files.clear();
+    }
+
+    /// Whether an expected file is there: at its path under `out`, or at the top of the workspace
+    /// (contract section 2.8).
+    fn has(&self, expected: &str) -> bool {
+        let name = expected.strip_prefix("./").unwrap_or(expected);
+        let below_out = name.strip_prefix("out/").unwrap_or(name);
+        let mut present = self.output_files.iter().chain(&self.unchanged_inputs);
+        present.any(|file| file == name || file == below_out)
+    }
+}
+
+/// The result of a program that was not started.
+pub(super) fn never_started(spec: &ExecutionSpec, verdict: Verdict) -> ExecutionResult {
+    let nothing = Gathered::default();
+    let head = || Head::new(0);
+    let talk = Talked {
+        stdout: head(),
+        stderr: head(),
+        exited: None,
+        started_at: None,
+    };
+    result(spec, talk, verdict, nothing, Vec::new())
+}
+
+/// What the talk leaves for the result.
+struct Talked {
+    stdout: Head,
+    stderr: Head,
+    exited: Option<Box<Exited>>,
+    started_at: Option<Timestamp>,
+}
+
+/// The result of a program that was started.
+pub(super) fn conclude(
+    spec: &ExecutionSpec,
+    talk: Conversation,
+    engine_saw_memory_kill: Option<bool>,
+    collected: Gathered,
+    notes: Vec<String>,
+) -> ExecutionResult {
+    let expected = spec.expected_output_files.iter();
+    let missing: Vec<String> = expected
+        .filter(|name| !collected.has(name))
+        .cloned()
+        .collect();
+    let (end, exited) = match talk.end {
+        TalkEnd::Reported(exited) => (None, Some(exited)),
+        TalkEnd::LateAtDeadline(wall) => (Some(End::KilledAtDeadline(wall)), None),
+        TalkEnd::LateOnCancel => (Some(End::KilledOnCancel), None),
+        TalkEnd::Lost(error) => {
+            log_chain("the talk with a supervisor broke off", &error);
+            (Some(End::Lost(error.to_string())), None)
+        }
+    };
+    let stderr = last_words(&talk.stderr, exited.as_deref());
+    let lost = || End::Lost("no report".to_owned());
+    let end = end
+        .or_else(|| exited.as_deref().map(End::Reported))
+        .unwrap_or_else(lost);
+    let facts = Facts {
+        limits: &spec.limits,
+        end,
+        engine_saw_memory_kill,
+        missing_expected_files: &missing,
+        stderr: &stderr,
+    };
+    let verdict = judge(&facts);
+    let talked = Talked {
+        stdout: talk.stdout,
+        stderr: talk.stderr,
+        exited,
+        started_at: Some(talk.started_at),
+    };
+    let mut result = result(spec, talked, verdict, collected, notes);
+    result.missing_expected_files = missing;
+    result
+}
+
+/// The end of standard error, where a traceback names what happened.
+fn last_words(head: &Head, exited: Option<&Exited>) -> String {
+    let tail = exited
+        .map(|exited| exited.stderr.tail.as_slice())
+        .unwrap_or_default();
+    if tail.is_empty() {
+        head.peek()
+    } else {
+        tail_text(tail)
+    }
+}
+
+fn result(
+    spec: &ExecutionSpec,
+    talk: Talked,
+    verdict: Verdict,
+    collected: Gathered,
+    notes: Vec<String>,
+) -> ExecutionResult {
+    let exited = talk.exited.as_deref();
+    let (stdout, stdout_bytes, stdout_tail) = stream(talk.stdout, exited.map(|e| &e.stdout));
+    let (mut stderr, stderr_bytes, stderr_tail) = stream(talk.stderr, exited.map(|e| &e.stderr));
+    let timed_out = verdict.status == Status::Timeout;
+    if timed_out && stderr.is_empty() {
+        stderr = verdict.error_info.clone().unwrap_or_default();
+    }
+    let mut warnings = verdict.warnings;
+    warnings.extend(notes);
+    ExecutionResult {
+        execution_id: spec.id.clone(),
+        success: verdict.status == Status::Success,
+        status: verdict.status,
+        return_code: verdict.return_code,
+        stdout,
+        stderr,
+        duration_seconds: duration(exited, talk.started_at),
+        timed_out,
+        output_files: collected.output_files,
+        missing_expected_files: Vec::new(),
+        error_info: verdict.error_info,
+        workspace_dir: format!("outputs/models/{}", spec.id),
+        limit: verdict.cause.limit,
+        cause: verdict.cause,
+        warnings,
+        stdout_bytes,
+        stderr_bytes,
+        stdout_tail,
+        stderr_tail,
+        usage: exited.map(usage),
+        started_at: talk.started_at,
+        finished_at: Timestamp::now(),
+        artifacts: collected.artifacts,
+        artifacts_skipped: collected.skipped,
+    }
+}
+
+/// Text, bytes written in all, and the tail where the head was cut.
+fn stream(head: Head, totals: Option<&StreamTotals>) -> (String, u64, Option<String>) {
+    let written = totals.map_or(head.total(), |totals| totals.bytes.max(head.total()));
+    let cut = head.is_cut(written);
+    let tail = totals.filter(|_| cut).map(|totals| tail_text(&totals.tail));
+    (head.into_text(written), written, tail)
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "microseconds of a run fit a double exactly"
+)]
+fn duration(exited: Option<&Exited>, started_at: Option<Timestamp>) -> f64 {
+    match (exited, started_at) {
+        (Some(exited), _) => exited.wall_microseconds as f64 / 1e6,
+        (None, Some(started)) => Timestamp::now().duration_since(started).as_secs_f64(),
+        (None, None) => 0.0,
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "microseconds of a run fit a double exactly"
+)]
+fn usage(exited: &Exited) -> ResourceUsage {
+    let usage = &exited.usage;
+    ResourceUsage {
+        cpu_seconds: usage.cpu_microseconds as f64 / 1e6,
+        peak_memory_bytes: usage.peak_memory_bytes,
+        peak_resident_bytes: usage.peak_resident_bytes,
+        peak_workspace_bytes: usage
+            .workspace_fullest
+            .map(|fs| fs.total_bytes.saturating_sub(fs.free_bytes)),
+    }
+}

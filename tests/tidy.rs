@@ -1,0 +1,166 @@
+//! The structure that docs/architecture.md promises, enforced on the source text.
+
+use std::path::{Path, PathBuf};
+
+/// Files longer than this have more than one reason to change.
+const MAX_LINES: usize = 450;
+
+fn sources(below: &str) -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut pending = vec![root.join(below)];
+    let mut found = Vec::new();
+    while let Some(path) = pending.pop() {
+        if path.is_dir() {
+            pending.extend(
+                std::fs::read_dir(path)
+                    .unwrap()
+                    .map(|entry| entry.unwrap().path()),
+            );
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            found.push((path.strip_prefix(root).unwrap().to_owned(), text));
+        }
+    }
+    assert!(!found.is_empty(), "there is nothing below {below}");
+    found
+}
+
+/// Tests in files of their own, which may reach across modules.
+fn is_test(path: &Path) -> bool {
+    path.components()
+        .any(|part| part.as_os_str().to_string_lossy().starts_with("tests"))
+}
+
+/// A module `a` is `src/a.rs` and everything below `src/a/`.
+fn is_in(path: &Path, module: &str) -> bool {
+    path.starts_with(format!("src/{module}")) || path == Path::new(&format!("src/{module}.rs"))
+}
+
+/// Lines of code, without those that are comments or belong to the tests at the end of a file.
+fn code(text: &str) -> impl Iterator<Item = &str> {
+    let lines = text
+        .lines()
+        .take_while(|line| !line.starts_with("#[cfg(test)]"));
+    lines.filter(|line| !line.trim_start().starts_with("//"))
+}
+
+fn assert_only_in(word: &str, modules: &[&str]) {
+    for (path, text) in sources("src") {
+        if !is_test(&path) && !modules.iter().any(|module| is_in(&path, module)) {
+            let used = code(&text).any(|line| line.contains(word));
+            assert!(
+                !used,
+                "{} uses {word}, which belongs to {modules:?}",
+                path.display()
+            );
+        }
+    }
+}
+
+#[test]
+fn only_the_docker_engine_knows_bollard() {
+    assert_only_in("bollard", &["sandbox/docker"]);
+}
+
+#[test]
+fn only_the_interface_knows_axum() {
+    assert_only_in("axum::", &["api"]);
+}
+
+#[test]
+fn only_the_stores_know_sqlx() {
+    assert_only_in("sqlx::", &["runs/store"]);
+}
+
+#[test]
+fn only_the_configuration_reads_the_environment() {
+    assert_only_in("env::var", &["config"]);
+}
+
+#[test]
+fn arrows_between_modules_point_one_way() {
+    let forbidden: [(&str, &[&str]); 6] = [
+        (
+            "execution",
+            &[
+                "api",
+                "app",
+                "artifacts",
+                "cli",
+                "config",
+                "orchestrator",
+                "runs",
+                "sandbox",
+            ],
+        ),
+        (
+            "artifacts",
+            &[
+                "api",
+                "app",
+                "cli",
+                "config",
+                "orchestrator",
+                "runs",
+                "sandbox",
+            ],
+        ),
+        (
+            "sandbox",
+            &[
+                "api",
+                "app",
+                "artifacts",
+                "cli",
+                "config",
+                "orchestrator",
+                "runs",
+            ],
+        ),
+        (
+            "runs",
+            &["api", "app", "artifacts", "cli", "orchestrator", "sandbox"],
+        ),
+        ("orchestrator", &["api", "app", "cli", "config"]),
+        (
+            "api",
+            &["app", "artifacts", "cli", "orchestrator", "sandbox"],
+        ),
+    ];
+    for (path, text) in sources("src") {
+        for (module, others) in forbidden
+            .iter()
+            .filter(|(module, _)| !is_test(&path) && is_in(&path, module))
+        {
+            for other in *others {
+                let arrow = format!("crate::{other}");
+                let used = code(&text).any(|line| line.contains(&arrow));
+                assert!(!used, "{}: {module} must not use {other}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn every_module_says_what_it_owns() {
+    for (path, text) in sources("src").into_iter().chain(sources("crates")) {
+        assert!(
+            text.starts_with("//!"),
+            "{} does not start with what it owns",
+            path.display()
+        );
+    }
+}
+
+#[test]
+fn files_have_one_reason_to_change() {
+    for below in ["src", "crates", "tests"] {
+        for (path, text) in sources(below) {
+            let lines = text
+                .lines()
+                .take_while(|line| !line.starts_with("#[cfg(test)]"))
+                .count();
+            assert!(lines <= MAX_LINES, "{} has {lines} lines", path.display());
+        }
+    }
+}
