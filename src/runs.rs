@@ -10,6 +10,8 @@ pub mod admission;
 
 pub mod dataset_path;
 
+pub mod dataset_contents;
+
 pub mod record;
 
 pub mod state;

@@ -20,7 +20,8 @@ use crate::artifacts::{Collector, OutputRoot, Staging};
 use crate::execution::cause::Verdict;
 use crate::execution::paths::input_file_path;
 use crate::execution::result::ExecutionResult;
-use crate::execution::spec::{ExecutionSpec, SETUP_NAME};
+use crate::execution::spec::{DatasetPin, ExecutionSpec, SETUP_NAME};
+use crate::runs::dataset_contents::{self, Scan};
 use crate::runs::dataset_path;
 use crate::runs::service::Observer;
 use crate::sandbox::session::Session;
@@ -42,6 +43,8 @@ struct Prepared {
     sandbox: Box<dyn Sandbox>,
     session: Session,
     staging: Staging,
+    /// What deserves a warning already.
+    notes: Vec<String>,
 }
 
 impl Executor {
@@ -90,11 +93,10 @@ impl Executor {
         let outputs = self.outputs.clone();
         let id = spec.id.clone();
         let staging = spawn_blocking(move || outputs.stage(&id)).await??;
-        if let Some(pin) = spec.dataset.clone() {
-            spawn_blocking(move || dataset_path::reopen(&pin))
-                .await?
-                .map_err(Trouble::Dataset)?;
-        }
+        let notes = match spec.dataset.clone() {
+            Some(pin) => spawn_blocking(move || check_dataset(&pin)).await??,
+            None => Vec::new(),
+        };
         let template = Template {
             image: self.engine.image(&spec.image).await?,
             runtime: spec.runtime.clone(),
@@ -110,6 +112,7 @@ impl Executor {
             sandbox,
             session,
             staging,
+            notes,
         })
     }
 
@@ -124,13 +127,13 @@ impl Executor {
             sandbox,
             mut session,
             staging,
+            mut notes,
         } = prepared;
         if let Err(trouble) = conversation::start(&mut session, spec).await {
             destroy(sandbox).await;
             return failed_before_start(spec, &trouble);
         }
         let talk = conversation::follow(&mut session, &spec.limits, cancel, observer).await;
-        let mut notes = Vec::new();
         let collected = self
             .collect(spec, &mut session, staging, &talk.end, &mut notes)
             .await;
@@ -204,6 +207,20 @@ impl Executor {
             }
         }
     }
+}
+
+/// Whether the data set is still the one that was admitted, and safe to share; notes on what could
+/// not be found out. Blocks on the file system.
+fn check_dataset(pin: &DatasetPin) -> Result<Vec<String>, Trouble> {
+    let directory = dataset_path::reopen(pin).map_err(Trouble::Dataset)?;
+    let scan = dataset_contents::scan(&directory)?;
+    let unseen = (scan == Scan::Incomplete).then(|| {
+        format!(
+            "The data set has more than {} entries: sockets and devices beyond were not looked for.",
+            dataset_contents::MAX_ENTRIES
+        )
+    });
+    Ok(unseen.into_iter().collect())
 }
 
 /// Why a program is not even tried (contract sections 2.2 and 2.3).

@@ -2,6 +2,7 @@
 
 use crate::artifacts::OutputRootError;
 use crate::execution::cause::Verdict;
+use crate::runs::dataset_contents::UnsafeContents;
 use crate::runs::dataset_path::DatasetChanged;
 use crate::sandbox::EngineError;
 use crate::sandbox::check::Refusal;
@@ -20,6 +21,8 @@ pub(super) enum Trouble {
     Sandbox(#[from] Refusal),
     #[error("the data set changed or is missing since the run was accepted")]
     Dataset(#[source] DatasetChanged),
+    #[error(transparent)]
+    DatasetContents(#[from] UnsafeContents),
     #[error(transparent)]
     Output(#[from] OutputRootError),
     #[error("the supervisor did not report within {seconds} s of the sandbox's start")]
@@ -40,6 +43,7 @@ impl Trouble {
             Self::Engine(_)
             | Self::Sandbox(_)
             | Self::Dataset(_)
+            | Self::DatasetContents(_)
             | Self::Output(_)
             | Self::NotReady { .. }
             | Self::Session(_)

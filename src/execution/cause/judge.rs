@@ -131,7 +131,7 @@ fn find_limit(
     if signal == Some(SIGXFSZ) {
         return Some((Limit::FileSize, None, vec!["SIGXFSZ".to_owned()]));
     }
-    if let Some(shared) = usage.shared_memory_fullest.filter(|fs| is_full(fs))
+    if let Some(shared) = usage.shared_memory_fullest.filter(is_full)
         && signal == Some(SIGBUS)
     {
         let evidence = "SIGBUS with /dev/shm full: raise shm_mb".to_owned();

@@ -136,13 +136,15 @@ fn answer(error: &EngineError) -> Option<(u16, &str)> {
     let (EngineError::Failed { source, .. } | EngineError::Unreachable(source)) = error else {
         return None;
     };
-    match source.downcast_ref::<bollard::errors::Error>()? {
-        bollard::errors::Error::DockerResponseServerError {
-            status_code,
-            message,
-        } => Some((*status_code, message)),
-        _ => None,
+    let error = source.downcast_ref::<bollard::errors::Error>()?;
+    if let bollard::errors::Error::DockerResponseServerError {
+        status_code,
+        message,
+    } = error
+    {
+        return Some((*status_code, message));
     }
+    None
 }
 
 /// Whether the engine says that what was asked about is not there.
