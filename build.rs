@@ -19,7 +19,10 @@ fn main() -> ExitCode {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "cargo talks to build scripts by environment")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "cargo talks to build scripts by environment"
+)]
 fn variable(name: &str) -> Result<String, String> {
     env::var(name).map_err(|error| format!("{name} is not set for the build script: {error}"))
 }
@@ -35,16 +38,29 @@ fn build() -> Result<(), String> {
     let target = format!("{architecture}-unknown-linux-gnu");
     let target_dir = out.join("supervisor-target");
     let status = Command::new(variable("CARGO")?)
-        .args(["build", "--locked", "--release", "--package", PACKAGE, "--bin", PACKAGE])
+        .args([
+            "build",
+            "--locked",
+            "--release",
+            "--package",
+            PACKAGE,
+            "--bin",
+            PACKAGE,
+        ])
         .args(["--target", &target, "--target-dir"])
         .arg(&target_dir)
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
-        .env("RUSTFLAGS", "-C target-feature=+crt-static -C relocation-model=static -C panic=abort")
+        .env(
+            "RUSTFLAGS",
+            "-C target-feature=+crt-static -C relocation-model=static -C panic=abort",
+        )
         .current_dir(variable("CARGO_MANIFEST_DIR")?)
         .status()
         .map_err(|error| format!("cargo could not be started for the supervisor: {error}"))?;
     if !status.success() {
-        return Err(format!("the supervisor did not build ({status}); its errors are above"));
+        return Err(format!(
+            "the supervisor did not build ({status}); its errors are above"
+        ));
     }
     let built = target_dir.join(&target).join("release").join(PACKAGE);
     copy(&built, &out.join("supervisor"))
@@ -52,6 +68,9 @@ fn build() -> Result<(), String> {
 
 fn copy(from: &Path, to: &Path) -> Result<(), String> {
     std::fs::copy(from, to).map(drop).map_err(|error| {
-        format!("the built supervisor at {} cannot be copied: {error}", from.display())
+        format!(
+            "the built supervisor at {} cannot be copied: {error}",
+            from.display()
+        )
     })
 }

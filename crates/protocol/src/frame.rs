@@ -34,7 +34,11 @@ impl Frame {
     pub fn message<M: DeserializeOwned>(&self) -> Result<M, FrameError> {
         let mut rest = self.body.as_slice();
         let message = rmp_serde::from_read(&mut rest).map_err(FrameError::Malformed)?;
-        if rest.is_empty() { Ok(message) } else { Err(FrameError::Trailing(rest.len())) }
+        if rest.is_empty() {
+            Ok(message)
+        } else {
+            Err(FrameError::Trailing(rest.len()))
+        }
     }
 }
 
@@ -108,8 +112,13 @@ impl Decoder {
         if !(1..=MAX_BODY_BYTES).contains(&length) {
             return Err(FrameError::Length(length));
         }
-        let Some(body) = rest.get(..length) else { return Ok(None) };
-        let frame = Frame { sequence: u64::from_be_bytes(sequence), body: body.to_vec() };
+        let Some(body) = rest.get(..length) else {
+            return Ok(None);
+        };
+        let frame = Frame {
+            sequence: u64::from_be_bytes(sequence),
+            body: body.to_vec(),
+        };
         self.consumed += HEADER_BYTES + length;
         Ok(Some(frame))
     }
@@ -143,7 +152,10 @@ mod tests {
     use proptest::prelude::*;
 
     fn output(bytes: Vec<u8>) -> FromSupervisor {
-        FromSupervisor::Output(Output { stream: Stream::Stdout, bytes })
+        FromSupervisor::Output(Output {
+            stream: Stream::Stdout,
+            bytes,
+        })
     }
 
     proptest! {
@@ -221,6 +233,9 @@ mod tests {
         let mut decoder = Decoder::default();
         decoder.push(&wire);
         let frame = decoder.next_frame().unwrap().unwrap();
-        assert!(matches!(frame.message::<FromSupervisor>(), Err(FrameError::Trailing(1))));
+        assert!(matches!(
+            frame.message::<FromSupervisor>(),
+            Err(FrameError::Trailing(1))
+        ));
     }
 }

@@ -31,15 +31,19 @@ impl TokenScanner {
     /// A scanner at the start of a stream.
     #[must_use]
     pub fn new(token: ResumeToken) -> Self {
-        Self { token, tail: Vec::with_capacity(ResumeToken::BYTES) }
+        Self {
+            token,
+            tail: Vec::with_capacity(ResumeToken::BYTES),
+        }
     }
 
     /// Takes the next bytes; if the token ends within them, gives the position after it.
     pub fn scan(&mut self, bytes: &[u8]) -> Option<usize> {
         let before = self.tail.len();
         let joined: Vec<u8> = [self.tail.as_slice(), bytes].concat();
-        if let Some(start) =
-            joined.windows(ResumeToken::BYTES).position(|window| window == self.token.0)
+        if let Some(start) = joined
+            .windows(ResumeToken::BYTES)
+            .position(|window| window == self.token.0)
         {
             self.tail.clear();
             return Some(start + ResumeToken::BYTES - before);
