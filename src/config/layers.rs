@@ -64,17 +64,26 @@ pub fn load(sources: &Sources, overrides: &Overrides) -> Result<Config, ConfigEr
         set(&mut table, section, key, value.clone());
     }
     check_keys(&table, &mut mistakes_found);
+    let given = given_keys(&table, "execution");
     if !mistakes_found.is_empty() {
         return Err(ConfigError(mistakes_found));
     }
-    let config = Config::deserialize(Value::Table(table))
+    let mut config = Config::deserialize(Value::Table(table))
         .map_err(|error| ConfigError(vec![error.message().to_owned()]))?;
+    config.execution.fit_into_memory(&given);
     let wrong = mistakes(&config);
     if wrong.is_empty() {
         Ok(config)
     } else {
         Err(ConfigError(wrong))
     }
+}
+
+fn given_keys(table: &Table, section: &str) -> Vec<String> {
+    let keys = table.get(section).and_then(Value::as_table);
+    keys.into_iter()
+        .flat_map(|keys| keys.keys().cloned())
+        .collect()
 }
 
 fn docker_host(sources: &Sources) -> Table {
@@ -236,6 +245,16 @@ mod tests {
         assert!((config.execution.cpus - 0.5).abs() < f64::EPSILON);
         assert_eq!(config.app.allowed_data_root, [PathBuf::from("/tmp")]);
         assert_eq!(config.execution.timeout_seconds.to_bits(), 120f64.to_bits());
+    }
+
+    #[test]
+    fn sizes_left_open_fit_into_the_memory() {
+        let config = loaded("[execution]\nmemory_mb = 512", &[]).unwrap();
+        assert_eq!(config.execution.workspace_mb, 256);
+        assert_eq!(config.execution.shm_mb, 64);
+        let file = "[execution]\nmemory_mb = 512\nworkspace_mb = 600";
+        let error = loaded(file, &[]).unwrap_err();
+        assert!(error.to_string().contains("execution.workspace_mb"));
     }
 
     #[test]

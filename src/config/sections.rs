@@ -173,6 +173,17 @@ impl Default for Execution {
 }
 
 impl Execution {
+    /// Makes sizes that are charged to the memory small enough for it, unless they were given:
+    /// filling a tmpfs has to be "no space left" and not a kill (security.md row 36).
+    pub(super) fn fit_into_memory(&mut self, given: &[String]) {
+        if !given.iter().any(|key| key == "workspace_mb") {
+            self.workspace_mb = self.workspace_mb.min(self.memory_mb / 2);
+        }
+        if !given.iter().any(|key| key == "shm_mb") {
+            self.shm_mb = self.shm_mb.min(self.memory_mb / 8);
+        }
+    }
+
     /// The limits of a program whose request names none.
     #[must_use]
     pub fn default_limits(&self) -> Limits {

@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn the_settings_of_a_container_are_pinned() {
-        insta::assert_json_snapshot!(body(&template()));
+        insta::assert_snapshot!(format!("{:#}", body(&template())));
     }
 
     #[test]
