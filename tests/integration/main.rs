@@ -6,3 +6,7 @@
 mod support;
 
 mod example;
+
+mod flood;
+
+mod timeouts;

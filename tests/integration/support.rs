@@ -8,4 +8,8 @@ pub(crate) mod engine;
 
 pub(crate) mod wait;
 
+pub(crate) mod proxy;
+
+pub(crate) mod watch;
+
 pub(crate) use daemon::{Daemon, Settings};

@@ -1,0 +1,271 @@
+//! An engine that misbehaves: a proxy in front of the engine's socket that hangs, delays, refuses,
+//! cuts or alters the calls that a test names, and passes everything else on unchanged.
+//!
+//! Each connection carries one call: the proxy asks the engine to close it after its answer, so
+//! that a call can be told from the next one without understanding more of HTTP.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
+use tokio::net::{UnixListener, UnixStream};
+use tokio_util::sync::CancellationToken;
+
+const ENGINE: &str = "/var/run/docker.sock";
+
+/// Changes a text on its way.
+pub(crate) type Change = Arc<dyn Fn(String) -> String + Send + Sync>;
+
+/// What happens to a call.
+#[derive(Clone)]
+pub(crate) enum Fault {
+    /// Nothing; it is only counted.
+    Pass,
+    /// The engine never hears of it, and nobody answers until [`Proxy::behave`].
+    Hang,
+    /// The engine hears of it later.
+    Delay(Duration),
+    /// It is refused with a status and a message, as the engine would refuse it.
+    Refuse(u16, &'static str),
+    /// The engine does it, and the answer is lost.
+    LoseAnswer,
+    /// The request, its head included, and the body of the answer are changed on their way. A
+    /// request has to keep its length.
+    Alter { request: Change, answer: Change },
+}
+
+struct Rule {
+    method: &'static str,
+    part: &'static str,
+    fault: Fault,
+    hits: Arc<AtomicUsize>,
+}
+
+/// How often a rule was met.
+#[derive(Clone)]
+pub(crate) struct Hits(Arc<AtomicUsize>);
+
+impl Hits {
+    pub(crate) fn count(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+#[derive(Default)]
+struct Shared {
+    rules: Mutex<Vec<Rule>>,
+    /// Cancelled to end the connections of now.
+    cut: Mutex<CancellationToken>,
+}
+
+/// A running proxy.
+pub(crate) struct Proxy {
+    directory: TempDir,
+    shared: Arc<Shared>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Proxy {
+    /// A proxy that passes everything on.
+    pub(crate) fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(directory.path().join("engine.sock")).unwrap();
+        let shared = Arc::new(Shared::default());
+        let serving = Arc::clone(&shared);
+        let task = tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                tokio::spawn(serve(Arc::clone(&serving), client));
+            }
+        });
+        Self {
+            directory,
+            shared,
+            task,
+        }
+    }
+
+    /// The socket to give to a daemon.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.directory.path().join("engine.sock")
+    }
+
+    /// From now on, calls with this method whose path contains `part` meet `fault`. The first rule
+    /// that fits counts.
+    pub(crate) fn fault(&self, method: &'static str, part: &'static str, fault: Fault) -> Hits {
+        let hits = Arc::new(AtomicUsize::new(0));
+        let rule = Rule {
+            method,
+            part,
+            fault,
+            hits: Arc::clone(&hits),
+        };
+        self.shared.rules.lock().unwrap().push(rule);
+        Hits(hits)
+    }
+
+    /// Forgets every fault, and closes the connections of calls that hang.
+    pub(crate) fn behave(&self) {
+        self.shared.rules.lock().unwrap().clear();
+        self.cut();
+    }
+
+    /// Ends every connection of now.
+    pub(crate) fn cut(&self) {
+        std::mem::take(&mut *self.shared.cut.lock().unwrap()).cancel();
+    }
+
+    /// The engine is gone: nobody is at its address, and every connection ends.
+    pub(crate) fn leave(&self) {
+        std::fs::rename(self.socket(), self.directory.path().join("away")).unwrap();
+        self.cut();
+    }
+
+    /// The engine is back.
+    pub(crate) fn come_back(&self) {
+        std::fs::rename(self.directory.path().join("away"), self.socket()).unwrap();
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Shared {
+    fn fault_for(&self, head: &str) -> Fault {
+        let mut words = head.split(' ');
+        let (method, path) = (words.next().unwrap(), words.next().unwrap_or_default());
+        let rules = self.rules.lock().unwrap();
+        let fits = |rule: &&Rule| rule.method == method && path.contains(rule.part);
+        let Some(rule) = rules.iter().find(fits) else {
+            return Fault::Pass;
+        };
+        rule.hits.fetch_add(1, Ordering::SeqCst);
+        rule.fault.clone()
+    }
+}
+
+async fn serve(shared: Arc<Shared>, client: UnixStream) {
+    let cut = shared.cut.lock().unwrap().clone();
+    // Which end broke is for the daemon to notice; the proxy has nothing to say about it.
+    let _ = cut.run_until_cancelled(one_call(&shared, client)).await;
+}
+
+async fn one_call(shared: &Shared, mut client: UnixStream) -> std::io::Result<()> {
+    let Some((head, begun)) = read_head(&mut client).await? else {
+        return Ok(());
+    };
+    let fault = shared.fault_for(&head);
+    match fault {
+        Fault::Pass => pass(client, &head, &begun).await,
+        Fault::Hang => std::future::pending().await,
+        Fault::Delay(delay) => {
+            tokio::time::sleep(delay).await;
+            pass(client, &head, &begun).await
+        }
+        Fault::Refuse(status, message) => {
+            let body = serde_json::json!({ "message": message }).to_string();
+            answer(client, &format!("{status} Refused"), body.as_bytes()).await
+        }
+        Fault::LoseAnswer => {
+            let (head, body) = whole(&mut client, head, begun).await?;
+            ask(&head, &body).await?;
+            Ok(())
+        }
+        Fault::Alter {
+            request,
+            answer: change,
+        } => {
+            let (head, body) = whole(&mut client, head, begun).await?;
+            let body = request(String::from_utf8(body).unwrap());
+            let (status, text) = ask(&request(head), body.as_bytes()).await?;
+            let text = change(String::from_utf8(text).unwrap());
+            answer(client, &status, text.as_bytes()).await
+        }
+    }
+}
+
+/// The head of a request, and what was read after it; `None` if the client went away.
+async fn read_head(client: &mut UnixStream) -> std::io::Result<Option<(String, Vec<u8>)>> {
+    let mut bytes = Vec::new();
+    loop {
+        if let Some(end) = find_end(&bytes) {
+            let rest = bytes.split_off(end);
+            return Ok(Some((String::from_utf8(bytes).unwrap(), rest)));
+        }
+        if client.read_buf(&mut bytes).await? == 0 {
+            return Ok(None);
+        }
+    }
+}
+
+fn find_end(bytes: &[u8]) -> Option<usize> {
+    let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
+    Some(end + 4)
+}
+
+/// Passes a call on, both ways until both ends have closed: right for upgraded streams, too.
+async fn pass(mut client: UnixStream, head: &str, begun: &[u8]) -> std::io::Result<()> {
+    let mut engine = UnixStream::connect(ENGINE).await?;
+    engine.write_all(closing(head).as_bytes()).await?;
+    engine.write_all(begun).await?;
+    copy_bidirectional(&mut client, &mut engine).await?;
+    Ok(())
+}
+
+/// The head with the wish that the connection be closed after the answer.
+fn closing(head: &str) -> String {
+    if head.to_ascii_lowercase().contains("\r\nupgrade:") {
+        return head.to_owned();
+    }
+    head.replacen("\r\n", "\r\nConnection: close\r\n", 1)
+}
+
+/// The request with its whole body.
+async fn whole(
+    client: &mut UnixStream,
+    head: String,
+    mut body: Vec<u8>,
+) -> std::io::Result<(String, Vec<u8>)> {
+    let length = head
+        .lines()
+        .find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            name.eq_ignore_ascii_case("content-length")
+                .then(|| value.trim().parse::<usize>().unwrap())
+        })
+        .unwrap_or_default();
+    while body.len() < length {
+        client.read_buf(&mut body).await?;
+    }
+    Ok((head, body))
+}
+
+/// Asks the engine in HTTP/1.0, whose answers have one plain body; gives status and body.
+async fn ask(head: &str, body: &[u8]) -> std::io::Result<(String, Vec<u8>)> {
+    let mut engine = UnixStream::connect(ENGINE).await?;
+    let head = head.replacen(" HTTP/1.1\r\n", " HTTP/1.0\r\n", 1);
+    engine.write_all(head.as_bytes()).await?;
+    engine.write_all(body).await?;
+    let mut answer = Vec::new();
+    engine.read_to_end(&mut answer).await?;
+    let body = answer.split_off(find_end(&answer).unwrap());
+    let line = String::from_utf8_lossy(&answer);
+    let status = line.lines().next().unwrap().split_once(' ').unwrap().1;
+    Ok((status.to_owned(), body))
+}
+
+async fn answer(mut client: UnixStream, status: &str, body: &[u8]) -> std::io::Result<()> {
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nConnection: close\r\n\
+         Content-Length: {}\r\n\r\n",
+        body.len()
+    );
+    client.write_all(head.as_bytes()).await?;
+    client.write_all(body).await?;
+    client.shutdown().await
+}
