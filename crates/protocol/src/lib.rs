@@ -14,9 +14,12 @@
 //! daemon:     Write* Start
 //! supervisor: Started Output* Exited            (or Failed: the program never ran)
 //! daemon:     Collect
-//! supervisor: (Entry Chunk* EntryEnd | Skipped)* Done
+//! supervisor: (Entry Chunk* EntryEnd | Entry Chunk* Skipped | Skipped)* Done
 //! daemon:     Ack (at any time), Cancel (between Start and Exited)
 //! ```
+//!
+//! An `Entry` that is ended by `Skipped` of the same path could not be delivered whole; the
+//! receiver discards it. `out` itself has no entry; directories are ended by `EntryEnd` like files.
 //!
 //! # Attaching again
 //!
