@@ -12,6 +12,11 @@ const MIB: u64 = 1 << 20;
 /// or nearly so.
 const FULL_BELOW_BYTES: u64 = 64 << 10;
 
+/// The file systems that a program can fill, as people are told of them.
+const WORKSPACE: &str = "the workspace";
+const TEMPORARY: &str = "/tmp";
+const SHARED_MEMORY: &str = "/dev/shm";
+
 const SIGABRT: i32 = 6;
 const SIGBUS: i32 = 7;
 const SIGKILL: i32 = 9;
@@ -29,7 +34,11 @@ pub fn judge(facts: &Facts<'_>) -> Verdict {
                 how.clone(),
                 "the engine reports a kill for memory".to_owned(),
             ];
-            limited(facts, Limit::Memory, None, evidence, Some(-SIGKILL))
+            limited(
+                facts,
+                Reached::new(Limit::Memory, None, evidence),
+                Some(-SIGKILL),
+            )
         }
         End::Lost(how) => Verdict::infrastructure(
             "The sandbox ended without a report: the engine or the host stopped it. \
@@ -77,9 +86,9 @@ fn failed(facts: &Facts<'_>, exited: &Exited, ending: Ending, wall: f64) -> Verd
         Ending::Code(code) => (code, format!("exit code {code}")),
         Ending::Signal(signal) => (-signal, format!("signal {signal}")),
     };
-    if let Some((limit, observed, mut evidence)) = find_limit(facts, exited, ending) {
-        evidence.insert(0, how);
-        return limited(facts, limit, observed, evidence, Some(return_code));
+    if let Some(mut reached) = find_limit(facts, exited, ending) {
+        reached.evidence.insert(0, how);
+        return limited(facts, reached, Some(return_code));
     }
     let (kind, message) = match ending {
         Ending::Code(code) => (
@@ -105,60 +114,131 @@ fn failed(facts: &Facts<'_>, exited: &Exited, ending: Ending, wall: f64) -> Verd
     }
 }
 
+/// A limit that was reached.
+struct Reached {
+    limit: Limit,
+    observed: Option<Number>,
+    evidence: Vec<String>,
+    /// The file system that was full, where one was.
+    full: Option<Full>,
+}
+
+impl Reached {
+    fn new(limit: Limit, observed: Option<Number>, evidence: Vec<String>) -> Self {
+        Self {
+            limit,
+            observed,
+            evidence,
+            full: None,
+        }
+    }
+
+    fn full(limit: Limit, full: Full, evidence: String) -> Self {
+        Self {
+            observed: Some(full.used().into()),
+            full: Some(full),
+            ..Self::new(limit, None, vec![evidence])
+        }
+    }
+}
+
+/// A full file system.
+struct Full {
+    place: &'static str,
+    sizes: Filesystem,
+}
+
+impl Full {
+    /// Files can be too many while there is room for their bytes.
+    fn of_files(&self) -> bool {
+        self.sizes.free_inodes == 0
+    }
+
+    /// Its size in what ran out: inodes or bytes.
+    fn size(&self) -> u64 {
+        if self.of_files() {
+            self.sizes.total_inodes
+        } else {
+            self.sizes.total_bytes
+        }
+    }
+
+    fn used(&self) -> u64 {
+        if self.of_files() {
+            self.sizes.total_inodes
+        } else {
+            used_bytes(&self.sizes)
+        }
+    }
+
+    fn message(&self) -> String {
+        let size = if self.of_files() {
+            format!("room for {} files and directories", self.size())
+        } else {
+            format!("{} MiB", self.size() / MIB)
+        };
+        let option = match self.place {
+            TEMPORARY => "memory_mb, an eighth of which /tmp gets,",
+            SHARED_MEMORY => "shm_mb",
+            _ => "workspace_mb",
+        };
+        format!(
+            "The program filled {}, which has {size}; raise {option} or write less.",
+            self.place
+        )
+    }
+}
+
 /// The limit behind a failure, most certain sign first: counters of the kernel before the state of
 /// a file system, and both before the program's own words.
-fn find_limit(
-    facts: &Facts<'_>,
-    exited: &Exited,
-    ending: Ending,
-) -> Option<(Limit, Option<Number>, Vec<String>)> {
+fn find_limit(facts: &Facts<'_>, exited: &Exited, ending: Ending) -> Option<Reached> {
     let usage = &exited.usage;
     let signal = match ending {
         Ending::Signal(signal) => Some(signal),
         Ending::Code(_) => None,
     };
     if let Some(evidence) = memory_kill(facts, exited) {
-        return Some((
-            Limit::Memory,
-            usage.peak_memory_bytes.map(Number::from),
-            vec![evidence],
-        ));
+        let observed = usage.peak_memory_bytes.map(Number::from);
+        return Some(Reached::new(Limit::Memory, observed, vec![evidence]));
     }
     if signal == Some(SIGXCPU) {
         let used = usage.cpu_microseconds / 1_000_000;
-        return Some((Limit::Cpu, Some(used.into()), vec!["SIGXCPU".to_owned()]));
+        let evidence = vec!["SIGXCPU".to_owned()];
+        return Some(Reached::new(Limit::Cpu, Some(used.into()), evidence));
     }
     if signal == Some(SIGXFSZ) {
-        return Some((Limit::FileSize, None, vec!["SIGXFSZ".to_owned()]));
+        let evidence = vec!["SIGXFSZ".to_owned()];
+        return Some(Reached::new(Limit::FileSize, None, evidence));
     }
-    if let Some(shared) = usage.shared_memory_fullest.filter(is_full)
+    if let Some(sizes) = usage.shared_memory_fullest.filter(|fs| is_full(fs))
         && signal == Some(SIGBUS)
     {
-        let evidence = "SIGBUS with /dev/shm full: raise shm_mb".to_owned();
-        return Some((
-            Limit::Memory,
-            Some(used_bytes(&shared).into()),
-            vec![evidence],
-        ));
+        let full = Full {
+            place: SHARED_MEMORY,
+            sizes,
+        };
+        let evidence = "SIGBUS with /dev/shm full".to_owned();
+        return Some(Reached::full(Limit::Memory, full, evidence));
     }
     if let Some(refusals) = usage.process_refusals.filter(|&count| count > 0) {
         let evidence = format!("the kernel refused {refusals} new processes or threads");
-        return Some((
+        let observed = facts.limits.max_processes.into();
+        return Some(Reached::new(
             Limit::Processes,
-            Some(facts.limits.max_processes.into()),
+            Some(observed),
             vec![evidence],
         ));
     }
-    if let Some((place, fs)) = fullest(exited, facts.stderr) {
+    if let Some((place, sizes)) = fullest(exited, facts.stderr) {
         let evidence = format!(
             "{place} had {} of {} bytes and {} of {} inodes free at its fullest",
-            fs.free_bytes, fs.total_bytes, fs.free_inodes, fs.total_inodes
+            sizes.free_bytes, sizes.total_bytes, sizes.free_inodes, sizes.total_inodes
         );
-        return Some((Limit::Disk, Some(used_bytes(&fs).into()), vec![evidence]));
+        return Some(Reached::full(Limit::Disk, Full { place, sizes }, evidence));
     }
     if mentions(facts.stderr, "File too large", 27) {
         let evidence = "standard error reports EFBIG (File too large)".to_owned();
-        return Some((Limit::FileSize, None, vec![evidence]));
+        return Some(Reached::new(Limit::FileSize, None, vec![evidence]));
     }
     None
 }
@@ -177,9 +257,9 @@ fn memory_kill(facts: &Facts<'_>, exited: &Exited) -> Option<String> {
 
 fn fullest(exited: &Exited, stderr: &str) -> Option<(&'static str, Filesystem)> {
     let places = [
-        ("the workspace", exited.usage.workspace_fullest),
-        ("/tmp", exited.usage.temporary_fullest),
-        ("/dev/shm", exited.usage.shared_memory_fullest),
+        (WORKSPACE, exited.usage.workspace_fullest),
+        (TEMPORARY, exited.usage.temporary_fullest),
+        (SHARED_MEMORY, exited.usage.shared_memory_fullest),
     ];
     let said = mentions(stderr, "No space left on device", 28);
     places
@@ -203,8 +283,9 @@ fn used_bytes(fs: &Filesystem) -> u64 {
     fs.total_bytes.saturating_sub(fs.free_bytes)
 }
 
+/// Whether an error of the kernel is reported, number and text: the text alone is anybody's.
 fn mentions(stderr: &str, text: &str, errno: i32) -> bool {
-    stderr.contains(text) || stderr.contains(&format!("[Errno {errno}]"))
+    stderr.contains(&format!("[Errno {errno}] {text}"))
 }
 
 /// What a limit did to a program that did not fail over it.
@@ -259,20 +340,15 @@ fn timed_out(facts: &Facts<'_>, wall: f64, evidence: &str) -> Verdict {
     }
 }
 
-fn limited(
-    facts: &Facts<'_>,
-    limit: Limit,
-    observed: Option<Number>,
-    evidence: Vec<String>,
-    return_code: Option<i32>,
-) -> Verdict {
+fn limited(facts: &Facts<'_>, reached: Reached, return_code: Option<i32>) -> Verdict {
     let limits = facts.limits;
-    let (configured, message) = match limit {
-        Limit::Time | Limit::Cpu => (
+    let (configured, message) = match (&reached.full, reached.limit) {
+        (Some(full), _) => (Some(full.size().into()), full.message()),
+        (None, Limit::Time | Limit::Cpu) => (
             Number::from_f64(limits.timeout_seconds),
             "The program used all its CPU time; raise timeout_seconds.".to_owned(),
         ),
-        Limit::Memory => (
+        (None, Limit::Memory) => (
             Some((limits.memory_mb * MIB).into()),
             format!(
                 "The program reached the memory limit of {} MiB, which files in the workspace, in \
@@ -280,7 +356,7 @@ fn limited(
                 limits.memory_mb
             ),
         ),
-        Limit::Processes => (
+        (None, Limit::Processes) => (
             Some(limits.max_processes.into()),
             format!(
                 "The program reached the limit of {} processes and threads; raise max_processes \
@@ -288,7 +364,7 @@ fn limited(
                 limits.max_processes
             ),
         ),
-        Limit::Disk => (
+        (None, Limit::Disk) => (
             Some((limits.workspace_mb * MIB).into()),
             format!(
                 "The program ran out of disk space: the workspace has {} MiB; raise workspace_mb \
@@ -296,7 +372,7 @@ fn limited(
                 limits.workspace_mb
             ),
         ),
-        Limit::FileSize => (
+        (None, Limit::FileSize) => (
             Some((limits.workspace_mb * MIB).into()),
             format!(
                 "The program wrote past the largest file size of {} MiB; raise workspace_mb or \
@@ -310,10 +386,10 @@ fn limited(
         return_code,
         cause: Cause {
             kind: CauseKind::Limit,
-            limit: Some(limit),
+            limit: Some(reached.limit),
             configured,
-            observed,
-            evidence,
+            observed: reached.observed,
+            evidence: reached.evidence,
             message: message.clone(),
         },
         error_info: Some(message),
@@ -549,6 +625,45 @@ mod tests {
             Some(Limit::Disk)
         );
         assert_eq!(verdict(&end, None, "", &[]).cause.limit, None);
+        let said = "ValueError: File too large";
+        assert_eq!(verdict(&end, None, said, &[]).cause.limit, None);
+    }
+
+    #[test]
+    fn a_full_file_system_is_named_with_its_own_size_and_option() {
+        let table = [
+            (
+                Usage {
+                    temporary_fullest: fs(0, 5),
+                    ..Usage::default()
+                },
+                (32 << 20, "/tmp"),
+                "memory_mb",
+            ),
+            (
+                Usage {
+                    shared_memory_fullest: fs(0, 5),
+                    ..Usage::default()
+                },
+                (32 << 20, "/dev/shm"),
+                "shm_mb",
+            ),
+            (
+                Usage {
+                    workspace_fullest: fs(9 << 20, 0),
+                    ..Usage::default()
+                },
+                (1000, "the workspace, which has room for 1000 files"),
+                "workspace_mb",
+            ),
+        ];
+        for (usage, (configured, place), option) in table {
+            let cause = verdict(&exited(Ending::Code(1), usage), None, "", &[]).cause;
+            assert_eq!(cause.limit, Some(Limit::Disk));
+            assert_eq!(cause.configured, Some(Number::from(configured)));
+            assert_eq!(cause.observed, cause.configured);
+            assert!(cause.message.contains(place) && cause.message.contains(option));
+        }
     }
 
     #[test]
