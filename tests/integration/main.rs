@@ -10,3 +10,6 @@ mod example;
 mod flood;
 
 mod timeouts;
+mod rules;
+mod environment;
+mod limits;

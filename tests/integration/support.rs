@@ -6,6 +6,8 @@ pub(crate) mod data;
 
 pub(crate) mod engine;
 
+pub(crate) mod program;
+
 pub(crate) mod wait;
 
 pub(crate) mod proxy;
