@@ -1,7 +1,7 @@
 //! Carrying out runs: one given program today, the loop of writing and judging programs later.
 //!
 //! Owns the way from a run to its outcome: [`executor`] runs one program in a sandbox of its own,
-//! [`conversation`] is the talk with its supervisor, [`given`] turns one execution into a run's
+//! `conversation` is the talk with its supervisor, [`given`] turns one execution into a run's
 //! outcome. Knows engines only through `sandbox`'s traits, and no HTTP.
 
 pub mod executor;
