@@ -46,7 +46,7 @@ impl Image {
         let docker = match engine.docker().await {
             Ok(docker) => docker,
             Err(error) => {
-                report::error(&error);
+                report::engine_error(&error, &config.engine.host);
                 return ExitCode::from(exit::UNAVAILABLE);
             }
         };

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::io::{self, IsTerminal as _, Write as _};
 
+use crate::sandbox::EngineError;
 use crate::telemetry::Chain;
 
 /// Prints to standard output. A reader that went away is no reason to fail.
@@ -20,6 +21,17 @@ pub(super) fn note(text: &str) {
 /// Prints an error with its sources to standard error.
 pub(super) fn error(error: &dyn Error) {
     note(&format!("{} {}", paint("error:", "1;31"), Chain(error)));
+}
+
+/// Prints what keeps the engine from being used, and where it was looked for.
+pub(super) fn engine_error(error: &EngineError, host: &str) {
+    note(&format!("{} {error}", paint("error:", "1;31")));
+    note(&format!(
+        "  (the engine was asked at {host}; set engine.host or DOCKER_HOST if it is elsewhere)"
+    ));
+    if let Some(source) = error.source() {
+        note(&format!("  {}", Chain(source)));
+    }
 }
 
 /// Text in a colour, where standard error is a terminal.

@@ -22,6 +22,7 @@ use crate::ids::ExecutionId;
 use crate::runs::dataset_path;
 use crate::runs::events::RunEvent;
 use crate::runs::service::Observer;
+use crate::sandbox::Engine as _;
 
 /// A program and its input files are not larger than this, each.
 const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -111,6 +112,10 @@ impl Run {
                 return ExitCode::from(exit::UNAVAILABLE);
             }
         };
+        if let Err(error) = workshop.engine.image(&spec.image).await {
+            report::engine_error(&error, &config.engine.host);
+            return ExitCode::from(exit::UNAVAILABLE);
+        }
         let cancel = CancellationToken::new();
         let observer = Terminal { quiet: self.json };
         let execution = workshop.executor.execute(&spec, &cancel, &observer);
