@@ -96,7 +96,10 @@ pub enum EngineError {
     )]
     Unreachable(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The engine did not answer in time.
-    #[error("the container engine did not answer within {seconds} s when asked to {call}")]
+    #[error(
+        "the container engine did not answer within {seconds} s when asked to {call}: check that it \
+         is well (for example with `systemctl status docker`) and submit the run again"
+    )]
     TimedOut {
         /// What it was asked for.
         call: &'static str,
@@ -135,7 +138,10 @@ pub enum EngineError {
     #[error("the sandbox is gone: something outside the daemon removed it")]
     Vanished,
     /// The engine refused or failed.
-    #[error("the container engine failed to {call}")]
+    #[error(
+        "the container engine failed to {call}: the daemon's log has its answer; submit the run \
+         again when that is put right"
+    )]
     Failed {
         /// What it was asked for.
         call: &'static str,
