@@ -14,34 +14,31 @@ pub mod supervisor;
 
 pub mod container;
 
+mod creation;
+
 pub mod reaper;
 
 pub mod images;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use async_trait::async_trait;
 pub use bollard::Docker;
 use bollard::models::{ContainerSummary, ContainerSummaryStateEnum, SystemInfoCgroupVersionEnum};
-use bollard::query_parameters::{
-    CreateContainerOptions, InspectContainerOptions, ListContainersOptions,
-};
+use bollard::query_parameters::ListContainersOptions;
 use tokio::sync::Mutex;
-use tracing::{info, warn};
+use tracing::info;
 
 use self::client::{Call, bounded};
-use self::container::DockerSandbox;
-use self::options::{Identity, LABEL_EXECUTION, LABEL_INSTANCE, container_name};
+use self::creation::Creation;
+use self::options::{LABEL_EXECUTION, LABEL_INSTANCE, container_name};
 use self::reaper::Reaper;
+use self::supervisor::SupervisorVolume;
 use super::engine::{Engine, EngineDescription, EngineError, Leftover, Sandbox};
 use super::template::{Image, Template};
 use crate::ids::{ExecutionId, InstanceId};
-
-/// Added to a program's time limit for the deadline in the container's label: preparing before it
-/// and collecting after it.
-const DEADLINE_ALLOWANCE: Duration = Duration::from_secs(600);
 
 /// A Docker Engine.
 #[derive(Debug)]
@@ -57,8 +54,8 @@ pub struct DockerEngine {
 struct Connection {
     docker: Docker,
     cgroup_v1: bool,
-    /// The volume with the supervisor, once it is known to be complete.
-    supervisor_volume: Mutex<Option<String>>,
+    /// The volume with the supervisor, as it was when it was known to be complete.
+    supervisor_volume: Mutex<Option<SupervisorVolume>>,
 }
 
 impl DockerEngine {
@@ -108,20 +105,6 @@ impl DockerEngine {
         *slot = Some(Arc::clone(&connection));
         Ok(connection)
     }
-
-    async fn supervisor_volume(
-        &self,
-        connection: &Connection,
-        image: &Image,
-    ) -> Result<String, EngineError> {
-        let mut known = connection.supervisor_volume.lock().await;
-        if let Some(volume) = &*known {
-            return Ok(volume.clone());
-        }
-        let volume = supervisor::ensure(&connection.docker, &self.instance, image).await?;
-        *known = Some(volume.clone());
-        Ok(volume)
-    }
 }
 
 #[async_trait]
@@ -165,48 +148,31 @@ impl Engine for DockerEngine {
         execution: &ExecutionId,
         template: &Template,
     ) -> Result<Box<dyn Sandbox>, EngineError> {
-        let connection = self.connection().await?;
-        let volume = self.supervisor_volume(&connection, &template.image).await?;
-        let identity = Identity {
-            instance: &self.instance,
-            execution,
-            deadline: deadline(template),
-            supervisor_volume: &volume,
-            cgroup_v1: connection.cgroup_v1,
+        let creation = Creation {
+            connection: self.connection().await?,
+            instance: self.instance.clone(),
+            execution: execution.clone(),
+            template: template.clone(),
+            reaper: self.reaper.clone(),
         };
-        let body = options::container(template, &identity);
-        let name = container_name(&self.instance, execution);
-        let docker = &connection.docker;
-        // Made before the call: if its answer gets lost, what it made is removed all the same.
-        let sandbox =
-            DockerSandbox::new(Arc::clone(&connection), name.clone(), self.reaper.clone());
-        let create = CreateContainerOptions {
-            name: Some(name.clone()),
-            ..Default::default()
-        };
-        bounded(
-            Call::Create,
-            docker.create_container(Some(create), body.clone()),
-        )
-        .await
-        .map_err(|error| client::create_failed(error, template))?;
-        let inspect = docker.inspect_container(&name, None::<InspectContainerOptions>);
-        let applied = bounded(Call::Inspect, inspect).await?;
-        let differences = verify::differences(&body, &applied);
-        if !differences.is_empty() {
-            warn!(
-                sandbox = name,
-                ?differences,
-                "the engine did not apply the sandbox's settings"
-            );
-            return Err(EngineError::PolicyNotApplied(differences.join(", ")));
+        match self.reaper.see_through(creation.run()).await {
+            Ok(created) => Ok(Box::new(created?)),
+            Err(died) => Err(EngineError::Failed {
+                call: Call::Create.words(),
+                source: died.into(),
+            }),
         }
-        Ok(Box::new(sandbox))
     }
 
     async fn destroy(&self, execution: &ExecutionId) -> Result<(), EngineError> {
-        let docker = self.docker().await?;
-        container::remove(&docker, &container_name(&self.instance, execution)).await
+        let name = container_name(&self.instance, execution);
+        let removing = async { container::remove(&self.docker().await?, &name).await };
+        let removed = removing.await.map(drop);
+        if removed.is_err() {
+            // An engine that starts later than the daemon gets to hear of it then.
+            self.reaper.take(&name);
+        }
+        removed
     }
 
     async fn leftovers(&self) -> Result<Vec<Leftover>, EngineError> {
@@ -229,12 +195,4 @@ fn leftover(container: ContainerSummary) -> Option<Leftover> {
     let running = container.state != Some(ContainerSummaryStateEnum::EXITED)
         && container.state != Some(ContainerSummaryStateEnum::CREATED);
     Some(Leftover { execution, running })
-}
-
-/// When the program of a sandbox created now has to be over, in seconds since the epoch.
-fn deadline(template: &Template) -> i64 {
-    let limit = Duration::try_from_secs_f64(template.limits.timeout_seconds).unwrap_or_default();
-    let end = SystemTime::now() + limit + DEADLINE_ALLOWANCE;
-    let since_epoch = end.duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since_epoch.as_secs()).unwrap_or(i64::MAX)
 }

@@ -22,6 +22,8 @@ pub enum Call {
     Describe,
     /// Looking an image up.
     InspectImage,
+    /// Looking a volume up.
+    InspectVolume,
     /// Making a volume.
     CreateVolume,
     /// Making a container.
@@ -41,11 +43,12 @@ pub enum Call {
 }
 
 impl Call {
-    fn words(self) -> &'static str {
+    pub(super) fn words(self) -> &'static str {
         match self {
             Self::Connect => "agree on a version",
             Self::Describe => "describe itself",
             Self::InspectImage => "look an image up",
+            Self::InspectVolume => "look the supervisor's volume up",
             Self::CreateVolume => "make the supervisor's volume",
             Self::Create => "create a sandbox",
             Self::Inspect => "read a sandbox's settings",
@@ -60,7 +63,11 @@ impl Call {
     fn bound(self) -> Duration {
         Duration::from_secs(match self {
             Self::Connect | Self::Describe => 5,
-            Self::InspectImage | Self::Inspect | Self::List | Self::Attach => 10,
+            Self::InspectImage
+            | Self::InspectVolume
+            | Self::Inspect
+            | Self::List
+            | Self::Attach => 10,
             Self::Remove | Self::CreateVolume => 15,
             Self::Create | Self::Start | Self::CopySupervisor => 30,
         })
@@ -145,6 +152,12 @@ fn answer(error: &EngineError) -> Option<(u16, &str)> {
         return Some((*status_code, message));
     }
     None
+}
+
+/// Whether the engine itself answered, as opposed to nobody or a stream that broke.
+#[must_use]
+pub fn is_answer(error: &EngineError) -> bool {
+    answer(error).is_some()
 }
 
 /// Whether the engine says that what was asked about is not there.

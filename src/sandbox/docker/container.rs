@@ -14,7 +14,7 @@ use futures_util::{Stream, StreamExt as _};
 use tracing::{debug, warn};
 
 use super::Connection;
-use super::client::{Call, bounded, is_missing};
+use super::client::{Call, bounded, is_answer, is_missing};
 use super::reaper::Reaper;
 use crate::sandbox::engine::{Channel, EngineError, Sandbox};
 
@@ -25,7 +25,17 @@ pub struct DockerSandbox {
     connection: Arc<Connection>,
     name: String,
     reaper: Reaper,
-    removed: bool,
+    standing: Standing,
+}
+
+/// What is known of a container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// Nobody knows whether the engine made it, or will.
+    Unknown,
+    /// The engine has answered: it is there, or it never will be.
+    Answered,
+    Removed,
 }
 
 impl DockerSandbox {
@@ -34,8 +44,27 @@ impl DockerSandbox {
             connection,
             name,
             reaper,
-            removed: false,
+            standing: Standing::Unknown,
         }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Takes note of how the call that makes it was answered.
+    pub(super) fn made<T>(&mut self, answer: Result<T, EngineError>) -> Result<T, EngineError> {
+        if answer.as_ref().err().is_none_or(is_answer) {
+            self.standing = Standing::Answered;
+        }
+        answer
+    }
+
+    /// Ends and removes it.
+    pub(super) async fn remove(mut self) -> Result<(), EngineError> {
+        remove(&self.connection.docker, &self.name).await?;
+        self.standing = Standing::Removed;
+        Ok(())
     }
 }
 
@@ -80,35 +109,36 @@ impl Sandbox for DockerSandbox {
         }
     }
 
-    async fn destroy(mut self: Box<Self>) -> Result<(), EngineError> {
-        remove(&self.connection.docker, &self.name).await?;
-        self.removed = true;
-        Ok(())
+    async fn destroy(self: Box<Self>) -> Result<(), EngineError> {
+        self.remove().await
     }
 }
 
 impl Drop for DockerSandbox {
     fn drop(&mut self) {
-        if !self.removed {
-            self.reaper.take(&self.name);
+        match self.standing {
+            Standing::Unknown => self.reaper.take_if_it_appears(&self.name),
+            Standing::Answered => self.reaper.take(&self.name),
+            Standing::Removed => {}
         }
     }
 }
 
-/// Ends and removes a container; one that is not there is no error.
+/// Ends and removes a container; one that is not there is no error. Tells whether it was there.
 ///
 /// # Errors
 ///
 /// What removing met; the container may be left.
-pub(super) async fn remove(docker: &Docker, name: &str) -> Result<(), EngineError> {
+pub(super) async fn remove(docker: &Docker, name: &str) -> Result<bool, EngineError> {
     let options = RemoveContainerOptions {
         force: true,
         v: true,
         ..Default::default()
     };
     match bounded(Call::Remove, docker.remove_container(name, Some(options))).await {
-        Err(error) if is_missing(&error) => Ok(()),
-        other => other,
+        Ok(()) => Ok(true),
+        Err(error) if is_missing(&error) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

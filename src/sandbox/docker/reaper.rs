@@ -3,12 +3,13 @@
 //! container left behind costs memory and a promise; what is left at the daemon's end is found by
 //! label at the next start.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, error, warn};
@@ -18,6 +19,10 @@ use super::container;
 
 /// Containers remembered at most; more are left to the sweep at the next start.
 const MAX_PENDING: usize = 4096;
+
+/// How long a container may still appear whose making was never answered: longer than the engine
+/// takes for it on its worst day.
+const MAY_APPEAR_FOR: Duration = Duration::from_secs(120);
 
 /// Pause after a round in which something could not be removed.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
@@ -31,11 +36,14 @@ pub struct Reaper {
 #[derive(Debug)]
 struct Shared {
     host: String,
-    pending: Mutex<BTreeSet<String>>,
+    /// By name; with a time if it may not be there yet and is given up only then.
+    pending: Mutex<BTreeMap<String, Option<Instant>>>,
     changed: Notify,
     /// Whether the task runs: it is started with the first container.
     running: Mutex<bool>,
     tasks: TaskTracker,
+    /// Calls that are seen through to their answer.
+    calls: TaskTracker,
     stop: CancellationToken,
 }
 
@@ -47,6 +55,7 @@ impl Reaper {
             changed: Notify::new(),
             running: Mutex::new(false),
             tasks: TaskTracker::new(),
+            calls: TaskTracker::new(),
             stop: CancellationToken::new(),
         };
         Self {
@@ -54,8 +63,26 @@ impl Reaper {
         }
     }
 
+    /// Does `work` to its end even if nobody waits for it any more. What it leaves is dropped then,
+    /// so that a sandbox comes here.
+    pub(super) fn see_through<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.shared.calls.spawn(work)
+    }
+
     /// Takes over the removal of a container.
     pub(super) fn take(&self, name: &str) {
+        self.remember(name, None);
+    }
+
+    /// Takes over the removal of a container that the engine may still be about to make.
+    pub(super) fn take_if_it_appears(&self, name: &str) {
+        self.remember(name, Some(Instant::now() + MAY_APPEAR_FOR));
+    }
+
+    fn remember(&self, name: &str, may_appear_until: Option<Instant>) {
         let mut pending = self.shared.pending();
         if pending.len() >= MAX_PENDING {
             error!(
@@ -64,7 +91,7 @@ impl Reaper {
             );
             return;
         }
-        pending.insert(name.to_owned());
+        pending.insert(name.to_owned(), may_appear_until);
         drop(pending);
         self.shared.changed.notify_waiters();
         self.ensure_running();
@@ -91,7 +118,9 @@ impl Reaper {
 
     /// Waits until nothing is left to remove, at most for `bound`, then stops.
     pub(super) async fn finish(&self, bound: Duration) {
+        self.shared.calls.close();
         let emptied = async {
+            self.shared.calls.wait().await;
             loop {
                 let changed = self.shared.changed.notified();
                 if self.shared.pending().is_empty() {
@@ -114,7 +143,7 @@ impl Reaper {
 }
 
 impl Shared {
-    fn pending(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
+    fn pending(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Option<Instant>>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -123,7 +152,7 @@ async fn reap(shared: Arc<Shared>) {
     let stop = shared.stop.clone();
     let rounds = async {
         loop {
-            let names: Vec<String> = shared.pending().iter().cloned().collect();
+            let names: Vec<String> = shared.pending().keys().cloned().collect();
             if names.is_empty() {
                 shared.changed.notified().await;
             } else if !remove_all(&shared, &names).await {
@@ -146,9 +175,15 @@ async fn remove_all(shared: &Shared, names: &[String]) -> bool {
     let mut all = true;
     for name in names {
         match container::remove(&docker, name).await {
-            Ok(()) => {
-                shared.pending().remove(name);
-                shared.changed.notify_waiters();
+            Ok(found) => {
+                let mut pending = shared.pending();
+                let may_appear = pending.get(name).copied().flatten();
+                if found || may_appear.is_none_or(|until| until <= Instant::now()) {
+                    pending.remove(name);
+                    shared.changed.notify_waiters();
+                } else {
+                    all = false;
+                }
             }
             Err(error) => {
                 debug!(sandbox = name, %error, "a container cannot be removed yet");

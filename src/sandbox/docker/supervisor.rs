@@ -19,8 +19,7 @@ use std::io::Read as _;
 use tracing::info;
 
 use super::client::{Call, bounded, is_missing};
-use super::container::remove;
-use super::options::LABEL_INSTANCE;
+use super::options::{LABEL_EXECUTION, LABEL_INSTANCE};
 use crate::ids::{ExecutionId, InstanceId};
 use crate::sandbox::engine::EngineError;
 use crate::sandbox::policy::SUPERVISOR_DIRECTORY;
@@ -41,47 +40,55 @@ pub fn volume_name() -> String {
     format!("fumehood-supervisor-{}", &digest[..16])
 }
 
-/// Makes sure that the volume is there and holds exactly this supervisor; gives its name.
-///
-/// # Errors
-///
-/// What the engine met; [`EngineError::PolicyNotApplied`] if the volume holds something else even
-/// after it was written.
-pub async fn ensure(
-    docker: &Docker,
-    instance: &InstanceId,
-    image: &Image,
-) -> Result<String, EngineError> {
-    let volume = volume_name();
-    let request = VolumeCreateRequest {
-        name: Some(volume.clone()),
-        labels: Some(HashMap::from([(
-            "fumehood.supervisor".to_owned(),
-            volume.clone(),
-        )])),
-        ..Default::default()
-    };
-    bounded(Call::CreateVolume, docker.create_volume(request)).await?;
-    let helper = format!("fumehood-{instance}-supervisor-{}", ExecutionId::random());
-    let filled = match create_helper(docker, &helper, &volume, instance, image).await {
-        Ok(()) => fill(docker, &helper).await,
-        Err(error) => Err(error),
-    };
-    remove(docker, &helper).await?;
-    filled?;
-    Ok(volume)
+/// The volume as the engine shows it. One that was removed and made again by the same name, or
+/// written to, is another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SupervisorVolume {
+    pub(super) name: String,
+    created_at: Option<String>,
 }
 
-async fn create_helper(
+impl SupervisorVolume {
+    /// Looks for the volume on the engine.
+    pub(super) async fn find(docker: &Docker) -> Result<Option<Self>, EngineError> {
+        let name = volume_name();
+        match bounded(Call::InspectVolume, docker.inspect_volume(&name)).await {
+            Ok(volume) => Ok(Some(Self {
+                created_at: volume.created_at.map(|time| time.to_string()),
+                name,
+            })),
+            Err(error) if is_missing(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Makes the volume if it is not there.
+pub(super) async fn make_volume(docker: &Docker) -> Result<(), EngineError> {
+    let volume = volume_name();
+    let label = ("fumehood.supervisor".to_owned(), volume.clone());
+    let request = VolumeCreateRequest {
+        name: Some(volume),
+        labels: Some(HashMap::from([label])),
+        ..Default::default()
+    };
+    bounded(Call::CreateVolume, docker.create_volume(request))
+        .await
+        .map(drop)
+}
+
+/// Makes the container through which the volume is filled. It has the labels of a sandbox, so that
+/// one that is left is found at the next start.
+pub(super) async fn create_helper(
     docker: &Docker,
     name: &str,
-    volume: &str,
     instance: &InstanceId,
+    execution: &ExecutionId,
     image: &Image,
 ) -> Result<(), EngineError> {
     let mount = Mount {
         typ: Some(MountType::VOLUME),
-        source: Some(volume.to_owned()),
+        source: Some(volume_name()),
         target: Some(SUPERVISOR_DIRECTORY.to_owned()),
         volume_options: Some(MountVolumeOptions {
             no_copy: Some(true),
@@ -93,10 +100,10 @@ async fn create_helper(
         image: Some(image.id.clone()),
         entrypoint: Some(vec![format!("{SUPERVISOR_DIRECTORY}/{FILE_NAME}")]),
         network_disabled: Some(true),
-        labels: Some(HashMap::from([(
-            LABEL_INSTANCE.to_owned(),
-            instance.to_string(),
-        )])),
+        labels: Some(HashMap::from([
+            (LABEL_INSTANCE.to_owned(), instance.to_string()),
+            (LABEL_EXECUTION.to_owned(), execution.to_string()),
+        ])),
         host_config: Some(HostConfig {
             mounts: Some(vec![mount]),
             ..Default::default()
@@ -112,7 +119,8 @@ async fn create_helper(
         .map(drop)
 }
 
-async fn fill(docker: &Docker, helper: &str) -> Result<(), EngineError> {
+/// Makes sure that the volume holds exactly this supervisor.
+pub(super) async fn fill(docker: &Docker, helper: &str) -> Result<(), EngineError> {
     if content(docker, helper).await?.as_deref() == Some(SUPERVISOR) {
         return Ok(());
     }

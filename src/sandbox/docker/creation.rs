@@ -1,0 +1,111 @@
+//! Making a container, in a task that runs to its end.
+//!
+//! Whoever asked for a sandbox may go away while the engine makes it: a run is cancelled, the
+//! daemon stops. A call cut off half-way would leave nobody who knows whether there is a container,
+//! and an attempt to remove it would come too early. So the call always gets its answer, and a
+//! sandbox that nobody waits for any more is dropped, that is, handed to the reaper.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bollard::query_parameters::{CreateContainerOptions, InspectContainerOptions};
+use tracing::warn;
+
+use super::client::{self, Call, bounded};
+use super::container::DockerSandbox;
+use super::options::{self, Identity, container_name};
+use super::reaper::Reaper;
+use super::supervisor::{self, SupervisorVolume};
+use super::{Connection, verify};
+use crate::ids::{ExecutionId, InstanceId};
+use crate::sandbox::engine::EngineError;
+use crate::sandbox::template::{Image, Template};
+
+/// Added to a program's time limit for the deadline in the container's label: preparing before it
+/// and collecting after it.
+const DEADLINE_ALLOWANCE: Duration = Duration::from_secs(600);
+
+/// Everything that a container is made of.
+#[derive(Debug)]
+pub(super) struct Creation {
+    pub(super) connection: Arc<Connection>,
+    pub(super) instance: InstanceId,
+    pub(super) execution: ExecutionId,
+    pub(super) template: Template,
+    pub(super) reaper: Reaper,
+}
+
+impl Creation {
+    /// Creates the container and compares what the engine made of it with what was asked for.
+    pub(super) async fn run(self) -> Result<DockerSandbox, EngineError> {
+        let volume = self.supervisor_volume(&self.template.image).await?;
+        let identity = Identity {
+            instance: &self.instance,
+            execution: &self.execution,
+            deadline: deadline(&self.template),
+            supervisor_volume: &volume,
+            cgroup_v1: self.connection.cgroup_v1,
+        };
+        let body = options::container(&self.template, &identity);
+        let mut sandbox = self.sandbox(&self.execution);
+        let docker = &self.connection.docker;
+        let create = CreateContainerOptions {
+            name: Some(sandbox.name().to_owned()),
+            ..Default::default()
+        };
+        let created = docker.create_container(Some(create), body.clone());
+        sandbox
+            .made(bounded(Call::Create, created).await)
+            .map_err(|error| client::create_failed(error, &self.template))?;
+        let inspect = docker.inspect_container(sandbox.name(), None::<InspectContainerOptions>);
+        let applied = bounded(Call::Inspect, inspect).await?;
+        let differences = verify::differences(&body, &applied);
+        if !differences.is_empty() {
+            warn!(
+                sandbox = sandbox.name(),
+                ?differences,
+                "the engine did not apply the sandbox's settings"
+            );
+            return Err(EngineError::PolicyNotApplied(differences.join(", ")));
+        }
+        Ok(sandbox)
+    }
+
+    fn sandbox(&self, execution: &ExecutionId) -> DockerSandbox {
+        let name = container_name(&self.instance, execution);
+        DockerSandbox::new(Arc::clone(&self.connection), name, self.reaper.clone())
+    }
+
+    /// The volume with the supervisor, made if it is not there or not the one that was checked.
+    async fn supervisor_volume(&self, image: &Image) -> Result<String, EngineError> {
+        let docker = &self.connection.docker;
+        let mut known = self.connection.supervisor_volume.lock().await;
+        if let Some(volume) = &*known
+            && SupervisorVolume::find(docker).await?.as_ref() == Some(volume)
+        {
+            return Ok(volume.name.clone());
+        }
+        *known = None;
+        supervisor::make_volume(docker).await?;
+        let helper = ExecutionId::random();
+        let mut sandbox = self.sandbox(&helper);
+        let created =
+            supervisor::create_helper(docker, sandbox.name(), &self.instance, &helper, image);
+        sandbox.made(created.await)?;
+        supervisor::fill(docker, sandbox.name()).await?;
+        sandbox.remove().await?;
+        let volume = SupervisorVolume::find(docker).await?;
+        let volume = volume.ok_or(EngineError::Vanished)?;
+        let name = volume.name.clone();
+        *known = Some(volume);
+        Ok(name)
+    }
+}
+
+/// When the program of a sandbox created now has to be over, in seconds since the epoch.
+fn deadline(template: &Template) -> i64 {
+    let limit = Duration::try_from_secs_f64(template.limits.timeout_seconds).unwrap_or_default();
+    let end = SystemTime::now() + limit + DEADLINE_ALLOWANCE;
+    let since_epoch = end.duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since_epoch.as_secs()).unwrap_or(i64::MAX)
+}
