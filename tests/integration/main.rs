@@ -13,3 +13,7 @@ mod timeouts;
 mod rules;
 mod environment;
 mod limits;
+
+mod faults;
+
+mod restarts;

@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 const ENGINE: &str = "/var/run/docker.sock";
 
@@ -26,7 +27,7 @@ pub(crate) enum Fault {
     Pass,
     /// The engine never hears of it, and nobody answers until [`Proxy::behave`].
     Hang,
-    /// The engine hears of it later.
+    /// The engine hears of it later, even if the caller has gone away by then.
     Delay(Duration),
     /// It is refused with a status and a message, as the engine would refuse it.
     Refuse(u16, &'static str),
@@ -41,16 +42,25 @@ struct Rule {
     method: &'static str,
     part: &'static str,
     fault: Fault,
-    hits: Arc<AtomicUsize>,
+    hits: Hits,
 }
 
 /// How often a rule was met.
-#[derive(Clone)]
-pub(crate) struct Hits(Arc<AtomicUsize>);
+#[derive(Clone, Default)]
+pub(crate) struct Hits {
+    begun: Arc<AtomicUsize>,
+    over: Arc<AtomicUsize>,
+}
 
 impl Hits {
+    /// Calls that arrived.
     pub(crate) fn count(&self) -> usize {
-        self.0.load(Ordering::SeqCst)
+        self.begun.load(Ordering::SeqCst)
+    }
+
+    /// Calls that the engine has answered, whether or not somebody still listened.
+    pub(crate) fn over(&self) -> usize {
+        self.over.load(Ordering::SeqCst)
     }
 }
 
@@ -59,13 +69,14 @@ struct Shared {
     rules: Mutex<Vec<Rule>>,
     /// Cancelled to end the connections of now.
     cut: Mutex<CancellationToken>,
+    tasks: TaskTracker,
 }
 
 /// A running proxy.
 pub(crate) struct Proxy {
     directory: TempDir,
     shared: Arc<Shared>,
-    task: tokio::task::JoinHandle<()>,
+    stop: CancellationToken,
 }
 
 impl Proxy {
@@ -75,15 +86,17 @@ impl Proxy {
         let listener = UnixListener::bind(directory.path().join("engine.sock")).unwrap();
         let shared = Arc::new(Shared::default());
         let serving = Arc::clone(&shared);
-        let task = tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(serve(Arc::clone(&serving), client));
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
+        shared.tasks.spawn(async move {
+            while let Some(Ok((client, _))) = stopped.run_until_cancelled(listener.accept()).await {
+                serving.tasks.spawn(serve(Arc::clone(&serving), client));
             }
         });
         Self {
             directory,
             shared,
-            task,
+            stop,
         }
     }
 
@@ -95,15 +108,15 @@ impl Proxy {
     /// From now on, calls with this method whose path contains `part` meet `fault`. The first rule
     /// that fits counts.
     pub(crate) fn fault(&self, method: &'static str, part: &'static str, fault: Fault) -> Hits {
-        let hits = Arc::new(AtomicUsize::new(0));
+        let hits = Hits::default();
         let rule = Rule {
             method,
             part,
             fault,
-            hits: Arc::clone(&hits),
+            hits: hits.clone(),
         };
         self.shared.rules.lock().unwrap().push(rule);
-        Hits(hits)
+        hits
     }
 
     /// Forgets every fault, and closes the connections of calls that hang.
@@ -131,21 +144,21 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        self.task.abort();
+        self.stop.cancel();
     }
 }
 
 impl Shared {
-    fn fault_for(&self, head: &str) -> Fault {
+    fn fault_for(&self, head: &str) -> (Fault, Hits) {
         let mut words = head.split(' ');
         let (method, path) = (words.next().unwrap(), words.next().unwrap_or_default());
         let rules = self.rules.lock().unwrap();
         let fits = |rule: &&Rule| rule.method == method && path.contains(rule.part);
         let Some(rule) = rules.iter().find(fits) else {
-            return Fault::Pass;
+            return (Fault::Pass, Hits::default());
         };
-        rule.hits.fetch_add(1, Ordering::SeqCst);
-        rule.fault.clone()
+        rule.hits.begun.fetch_add(1, Ordering::SeqCst);
+        (rule.fault.clone(), rule.hits.clone())
     }
 }
 
@@ -159,13 +172,16 @@ async fn one_call(shared: &Shared, mut client: UnixStream) -> std::io::Result<()
     let Some((head, begun)) = read_head(&mut client).await? else {
         return Ok(());
     };
-    let fault = shared.fault_for(&head);
+    let (fault, hits) = shared.fault_for(&head);
     match fault {
         Fault::Pass => pass(client, &head, &begun).await,
         Fault::Hang => std::future::pending().await,
         Fault::Delay(delay) => {
+            let (head, body) = whole(&mut client, head, begun).await?;
             tokio::time::sleep(delay).await;
-            pass(client, &head, &begun).await
+            let (status, body) = ask(&head, &body).await?;
+            hits.over.fetch_add(1, Ordering::SeqCst);
+            answer(client, &status, &body).await
         }
         Fault::Refuse(status, message) => {
             let body = serde_json::json!({ "message": message }).to_string();
