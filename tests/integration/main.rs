@@ -17,3 +17,4 @@ mod limits;
 mod faults;
 
 mod restarts;
+mod artifacts;
