@@ -6,15 +6,22 @@
 mod support;
 
 mod example;
+mod rules;
 
 mod flood;
 
 mod timeouts;
-mod rules;
 mod environment;
 mod limits;
 
 mod faults;
 
+mod load;
+
 mod restarts;
+mod interface;
 mod artifacts;
+mod dataset_paths;
+mod command_line;
+mod unavailable;
+mod isolation;

@@ -1,0 +1,203 @@
+//! `GET /runs/{id}/events`: server-sent events, live and resumable.
+
+use reqwest::{Method, Response};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::{QUICK, blocker, cancel, one_at_a_time};
+use crate::support::Daemon;
+use crate::support::daemon::PATIENCE;
+
+/// One event as it came over the line.
+#[derive(Debug, Clone, PartialEq)]
+struct Event {
+    id: Option<u64>,
+    name: String,
+    data: Value,
+}
+
+/// An open stream of events.
+struct Stream {
+    response: Response,
+    buffer: Vec<u8>,
+}
+
+impl Stream {
+    async fn open(daemon: &Daemon, run: &str, last: Option<&str>) -> Self {
+        let mut request = daemon.request(Method::GET, &format!("/runs/{run}/events"));
+        if let Some(last) = last {
+            request = request.header("Last-Event-ID", last);
+        }
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        let kind = response.headers()["content-type"].to_str().unwrap();
+        assert!(kind.starts_with("text/event-stream"), "{kind}");
+        Self {
+            response,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// The next event; `None` when the daemon closed the stream.
+    async fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some(end) = self.buffer.windows(2).position(|two| two == b"\n\n") {
+                let frame: Vec<u8> = self.buffer.drain(..end + 2).collect();
+                let frame = String::from_utf8(frame).expect("events are UTF-8");
+                if let Some(event) = parsed(&frame) {
+                    return Some(event);
+                }
+                continue;
+            }
+            let chunk = timeout(PATIENCE, self.response.chunk()).await;
+            let Some(chunk) = chunk.expect("the stream is silent").unwrap() else {
+                assert_eq!(self.buffer, b"", "the stream ended within an event");
+                return None;
+            };
+            self.buffer.extend_from_slice(&chunk);
+        }
+    }
+
+    async fn rest(mut self) -> Vec<Event> {
+        let mut events = Vec::new();
+        while let Some(event) = self.next().await {
+            events.push(event);
+        }
+        events
+    }
+}
+
+fn parsed(frame: &str) -> Option<Event> {
+    let field = |name: &str| frame.lines().find_map(|line| line.strip_prefix(name));
+    Some(Event {
+        id: field("id: ").map(|id| id.parse().unwrap()),
+        name: field("event: ")?.to_owned(),
+        data: serde_json::from_str(field("data: ").unwrap()).unwrap(),
+    })
+}
+
+/// Everything that a stream of the program wrote.
+fn written(events: &[Event], stream: &str) -> String {
+    let output = events.iter().filter(|event| event.name == "output");
+    output
+        .filter(|event| event.data["stream"] == stream)
+        .map(|event| event.data["text"].as_str().unwrap())
+        .collect()
+}
+
+/// Follows a run until its program has printed `text`.
+pub(super) async fn until_printed(daemon: &Daemon, run: &str, text: &str) {
+    let mut stream = Stream::open(daemon, run, None).await;
+    let mut seen = Vec::new();
+    while !written(&seen, "stdout").contains(text) {
+        let event = stream.next().await;
+        seen.push(event.unwrap_or_else(|| panic!("{text} was not printed: {seen:?}")));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_followed_from_the_queue_to_its_end_in_order() {
+    let daemon = one_at_a_time().await;
+    let first = blocker(&daemon).await;
+    let code = "import os, sys\n\
+        for b in 'Grüße 🚀\\n'.encode(): os.write(1, bytes([b]))\n\
+        os.write(2, b'a\\r\\n\\ndata: x\\n\\nid: 9\\x00\\xff')\n";
+    let id = daemon.submit(json!({ "code": code })).await;
+    let stream = Stream::open(&daemon, &id, None).await;
+    assert_eq!(cancel(&daemon, &first).await.0, 200);
+    let events = stream.rest().await;
+
+    let numbers: Vec<_> = events.iter().filter_map(|event| event.id).collect();
+    let counted: Vec<_> = (1..=numbers.len() as u64).collect();
+    assert_eq!(numbers, counted, "{events:?}");
+    let statuses: Vec<_> = events
+        .iter()
+        .filter(|event| event.name == "status")
+        .map(|event| event.data["status"].as_str().unwrap())
+        .collect();
+    assert_eq!(statuses, ["QUEUED", "RUNNING", "SUCCESS"]);
+    assert_eq!(written(&events, "stdout"), "Grüße 🚀\n");
+    let stderr = "a\r\n\ndata: x\n\nid: 9\0\u{fffd}";
+    assert_eq!(written(&events, "stderr"), stderr);
+    let place = |name: &str| events.iter().position(|event| event.name == name);
+    let (started, ended) = (place("execution_started"), place("execution_ended"));
+    assert!(started < place("output") && place("output") < ended);
+    let (started, ended) = (&events[started.unwrap()], &events[ended.unwrap()]);
+    assert_eq!(started.data["execution_id"], ended.data["execution_id"]);
+    assert_eq!(ended.data["status"], "SUCCESS");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn output_is_seen_while_the_program_runs() {
+    let daemon = Daemon::start().await;
+    let set = daemon.data().join("set");
+    std::fs::create_dir(&set).unwrap();
+    let code = "import os, time\n\
+        print('waiting', end='')\n\
+        while not os.path.exists('/data/go'): time.sleep(0.05)\n\
+        print('gone')\n";
+    let body = json!({ "dataset_path": "data/set", "code": code });
+    let id = daemon.submit(body).await;
+    until_printed(&daemon, &id, "waiting").await;
+    // That reader went away; the program neither notices nor ends.
+    assert_eq!(
+        daemon.get(&format!("/runs/{id}")).await.1["status"],
+        "RUNNING"
+    );
+    std::fs::write(set.join("go"), "").unwrap();
+    let events = Stream::open(&daemon, &id, None).await.rest().await;
+    assert_eq!(written(&events, "stdout"), "waitinggone\n");
+    assert_eq!(daemon.ended(&id).await["status"], "SUCCESS");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_goes_on_after_the_last_event_it_had() {
+    let mut daemon = Daemon::start().await;
+    let run = daemon
+        .run(json!({ "code": "print('a'); print('b')" }))
+        .await;
+    let id = run["run_id"].as_str().unwrap().to_owned();
+    let all = Stream::open(&daemon, &id, None).await.rest().await;
+    assert!(all.len() >= 5, "{all:?}");
+    for (index, event) in all.iter().enumerate() {
+        let last = event.id.unwrap().to_string();
+        let rest = Stream::open(&daemon, &id, Some(&last)).await.rest().await;
+        assert_eq!(rest, all[index + 1..], "after {last}");
+    }
+    for odd in ["0", "x", "-1", "", "99999999999999999999999"] {
+        let rest = Stream::open(&daemon, &id, Some(odd)).await.rest().await;
+        assert_eq!(rest, all, "{odd:?}");
+    }
+    // A number from the future: the reader is told that it missed something, and gets the end.
+    for ahead in ["1000", "18446744073709551615"] {
+        let rest = Stream::open(&daemon, &id, Some(ahead)).await.rest().await;
+        assert_eq!(rest[0].name, "gap", "{rest:?}");
+        assert_eq!(rest.last(), all.last());
+    }
+
+    daemon.stop();
+    daemon.launch();
+    for last in [None, Some("3")] {
+        let rest = Stream::open(&daemon, &id, last).await.rest().await;
+        let end = rest.last().unwrap();
+        assert_eq!(
+            (end.name.as_str(), &end.data),
+            ("status", &json!({ "status": "SUCCESS" }))
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_that_read_nothing_hold_up_neither_runs_nor_answers() {
+    let daemon = Daemon::start().await;
+    let code = "import sys\nfor _ in range(3000): sys.stdout.write('z' * 1024)\n";
+    let id = daemon.submit(json!({ "code": code })).await;
+    let mut idle = Vec::new();
+    for _ in 0..50 {
+        idle.push(Stream::open(&daemon, &id, None).await);
+    }
+    assert_eq!(daemon.ended(&id).await["status"], "SUCCESS");
+    assert_eq!(daemon.execute(QUICK).await["status"], "SUCCESS");
+    let events = idle.remove(0).rest().await;
+    assert_eq!(events.last().unwrap().data, json!({ "status": "SUCCESS" }));
+}
