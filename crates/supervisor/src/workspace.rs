@@ -49,8 +49,10 @@ impl Workspace {
         File::from(files::open_at(parent, name, flags, 0o644)?).write_all(&file.bytes)
     }
 
-    /// Makes the directories that every program finds.
+    /// Makes the directories that every program finds. Nobody else is to look into the workspace:
+    /// some runtimes give a tmpfs the mode of the directory below it, whatever was asked for.
     pub(crate) fn prepare(&self) -> io::Result<()> {
+        self.regain()?;
         PREPARED
             .iter()
             .try_for_each(|name| enter(self.directory.as_fd(), name).map(drop))
