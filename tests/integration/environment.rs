@@ -7,8 +7,9 @@ use bollard::query_parameters::{
 };
 use serde_json::{Value, json};
 
+use crate::isolation::running_sandboxes;
 use crate::support::daemon::PATIENCE;
-use crate::support::engine::{containers_of, docker, inspect};
+use crate::support::engine::{docker, inspect};
 use crate::support::program::printed;
 use crate::support::wait::until;
 use crate::support::{Daemon, Settings};
@@ -160,7 +161,7 @@ async fn no_secret_of_the_daemon_is_in_an_answer_in_its_log_or_on_the_engine() {
     let daemon = daemon_with_secrets().await;
     let code = "open('out/a.txt', 'w').write('a')\nimport time\ntime.sleep(600)";
     let id = daemon.submit(json!({ "code": code })).await;
-    let list = || containers_of_running(&daemon);
+    let list = || running_sandboxes(&daemon);
     let names = until(PATIENCE, list, |names| names.len() == 1).await;
     let seen = serde_json::to_string(&inspect(&names[0]).await).unwrap();
     assert!(
@@ -188,15 +189,4 @@ async fn no_secret_of_the_daemon_is_in_an_answer_in_its_log_or_on_the_engine() {
         assert!(!answer.contains(place), "{path}: {answer}");
     }
     assert!(!daemon.log().contains(CANARY), "{}", daemon.log());
-}
-
-async fn containers_of_running(daemon: &Daemon) -> Vec<String> {
-    let mut running = Vec::new();
-    for name in containers_of(&daemon.instance()).await {
-        let state = inspect(&name).await.state.unwrap_or_default();
-        if state.running == Some(true) {
-            running.push(name);
-        }
-    }
-    running
 }

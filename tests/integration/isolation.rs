@@ -1,0 +1,342 @@
+//! The walls of a sandbox, tried from inside and read from outside (the security bar's rows A to
+//! E, by their numbers).
+
+use bollard::models::HostConfig;
+use serde_json::{Value, json};
+
+use crate::support::daemon::PATIENCE;
+use crate::support::data::tree_hash;
+use crate::support::engine::{containers_of, inspect};
+use crate::support::program::printed;
+use crate::support::wait::until;
+use crate::support::{Daemon, Settings};
+
+const PROBE: &str = include_str!("isolation/probe.py");
+
+/// A daemon with a data set whose files everybody could write to, were it not for the sandbox.
+async fn daemon_with_data() -> Daemon {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let daemon = Daemon::start_with(Settings::default()).await;
+    let open = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let set = daemon.data().join("set");
+    std::fs::create_dir_all(set.join("sub")).unwrap();
+    std::fs::write(set.join("data.csv"), "a,b\n1,2\n").unwrap();
+    open(&set.join("sub"), 0o777);
+    open(&set.join("data.csv"), 0o666);
+    open(&set, 0o777);
+    daemon
+}
+
+/// Names of the sandboxes of a daemon whose programs can run.
+pub(crate) async fn running_sandboxes(daemon: &Daemon) -> Vec<String> {
+    let mut running = Vec::new();
+    for name in containers_of(&daemon.instance()).await {
+        let is_running = inspect(&name).await.state.unwrap_or_default().running;
+        if name.contains("exec_") && is_running == Some(true) {
+            running.push(name);
+        }
+    }
+    running
+}
+
+#[track_caller]
+fn assert_all(told: &Value, expected: &[&str]) {
+    for (what, outcome) in told.as_object().unwrap() {
+        let outcome = outcome
+            .as_str()
+            .map_or_else(|| outcome.to_string(), str::to_owned);
+        assert!(expected.contains(&outcome.as_str()), "{what}: {outcome}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_wall_of_a_sandbox_gives_way_from_inside() {
+    let daemon = daemon_with_data().await;
+    let before = tree_hash(&daemon.data());
+    let body = json!({
+        "code": PROBE, "dataset_path": "data/set",
+        "options": {"memory_mb": 512, "workspace_mb": 32, "shm_mb": 32, "timeout_seconds": 60},
+    });
+    let told = printed(&daemon.result(body).await);
+    assert_eq!(tree_hash(&daemon.data()), before, "the data set changed");
+
+    // Rows 1 to 5: nobody, with nothing, for ever.
+    let status = &told["status"];
+    let uid = status["Uid"][0].as_str().unwrap().to_owned();
+    assert!(uid.parse::<u32>().unwrap() >= 50_000);
+    assert_eq!(
+        (&status["Uid"], &status["Gid"]),
+        (&json!([uid, uid, uid, uid]), &json!([uid, uid, uid, uid]))
+    );
+    for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+        assert_eq!(status[set], json!(["0000000000000000"]), "{set}");
+    }
+    assert_eq!(
+        (&status["NoNewPrivs"], &status["Seccomp"]),
+        (&json!(["1"]), &json!(["2"]))
+    );
+    let groups = told["ids"][2].as_array().unwrap();
+    assert!(
+        groups.iter().all(|group| group.to_string() == uid),
+        "{groups:?}"
+    );
+
+    // Rows 11 to 20: the kernel's surface.
+    for (what, outcome) in told["syscalls"].as_object().unwrap() {
+        let expected = if what == "clone3" { "ENOSYS" } else { "EPERM" };
+        assert_eq!(outcome, expected, "{what}");
+    }
+    assert_all(&told["sockets"], &["EPERM"]);
+    assert_eq!(told["raw"], "EPERM");
+    assert_eq!(told["other abi"], "SIGSYS");
+    assert!(
+        ["SIGSYS", "ENOSYS"].contains(&told["x32"].as_str().unwrap()),
+        "{}",
+        told["x32"]
+    );
+
+    // Rows 6, 7, 8, 22, 23: what is there to be seen.
+    let devices = [
+        "fd", "full", "mqueue", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin",
+        "stdout", "tty", "urandom", "zero",
+    ];
+    let seen = told["devices"].as_array().unwrap().iter();
+    // A link to /proc/kcore, which is masked, where the kernel has that at all.
+    let seen: Vec<_> = seen.filter(|&name| name != "core").collect();
+    assert_eq!(seen, devices);
+    assert_all(&told["empty"], &["0", "ENOENT"]);
+    assert_eq!(told["powercap"], 0);
+    assert_all(&told["closed"], &["EACCES", "EPERM", "ENOENT"]);
+    assert_eq!(told["init descriptors"], "EACCES");
+    assert_eq!(told["init directory"], "EACCES");
+    assert_eq!(told["init command"], "/fumehood/supervisor\0");
+    assert_eq!(told["cgroup"], json!(["/"]));
+    assert_eq!(told["processes"], true);
+    assert_eq!(told["cgroup files"], json!([]));
+    assert_eq!(told["out of memory score"], "EACCES");
+    assert_eq!(told["nice"], "EPERM");
+
+    // Rows 25 to 28, 30, 33: what is there to be written to.
+    assert_all(&told["writes"], &["EROFS", "EACCES", "EPERM", "ENOENT"]);
+    for path in [
+        "/x",
+        "/etc/x",
+        "/usr/x",
+        "/run/x",
+        "/var/tmp/x",
+        "/fumehood/x",
+    ] {
+        assert_eq!(told["writes"][path], "EROFS", "{path}");
+    }
+    assert_all(
+        &told["dataset"],
+        &[
+            "EROFS", "EACCES", "EPERM", "EXDEV", "EBADF", "EINVAL", "EBUSY",
+        ],
+    );
+    assert_eq!(told["workspace"], json!(["0o700", true]));
+    for path in ["/work/e", "/tmp/e", "/dev/shm/e"] {
+        assert_eq!(told["execute"][path][0], "EACCES", "{path}");
+    }
+    assert_eq!(told["setuid files"], json!([]));
+    for options in told["work mount"].as_array().unwrap() {
+        let options = options.as_array().unwrap();
+        for flag in ["nosuid", "nodev", "noexec"] {
+            assert!(options.contains(&json!(flag)), "{options:?}");
+        }
+    }
+    assert_mounts(&told["mounts"]);
+
+    // Rows 24, 40, 48 to 54.
+    assert_eq!(told["terminals"], json!([false, false, false]));
+    assert_eq!(told["input"], "EOF");
+    let limits = json!({
+        "CORE": [0, 0], "FSIZE": [32 << 20, 32 << 20], "MEMLOCK": [65_536, 65_536], "NOFILE": [1024, 1024],
+    });
+    assert_eq!(told["limits"], limits);
+    assert_eq!(told["open files"][0], "EMFILE");
+    assert_eq!(told["interfaces"], json!(["lo"]));
+    assert_eq!(told["unix sockets"], json!([]));
+    assert_eq!(told["host"][0], "sandbox");
+    assert_eq!(told["descriptors"], json!([]));
+    let hosts = told["hosts"].as_str().unwrap();
+    assert!(
+        !hosts.contains(
+            std::fs::read_to_string("/proc/sys/kernel/hostname")
+                .unwrap()
+                .trim()
+        )
+    );
+}
+
+/// Mounts are the listed ones and the engine's own, nothing else.
+#[track_caller]
+fn assert_mounts(mounts: &Value) {
+    let ours = [
+        "/",
+        "/data",
+        "/dev",
+        "/dev/mqueue",
+        "/dev/pts",
+        "/dev/shm",
+        "/fumehood",
+        "/proc",
+        "/sys",
+        "/tmp",
+        "/work",
+    ];
+    let engine = ["/etc/hostname", "/etc/hosts", "/etc/resolv.conf"];
+    let list: Vec<&str> = mounts
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|m| m.as_str().unwrap())
+        .collect();
+    for target in &list {
+        let known = ours.contains(target) || engine.contains(target);
+        let kernel = ["/proc/", "/sys/"]
+            .iter()
+            .any(|below| target.starts_with(below));
+        assert!(known || kernel, "an unknown mount: {target}");
+    }
+    for target in ours {
+        assert!(list.contains(&target), "{target} is not mounted: {list:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_supervisor_outlives_every_signal_of_its_program() {
+    let daemon = Daemon::start().await;
+    let code = "
+import os
+for number in range(1, 65):
+    try: os.kill(1, number)
+    except OSError as e: print(number, e.errno)
+try: os.sched_setaffinity(1, {0})
+except OSError: pass
+open('out/after', 'w').close()
+print('after')
+";
+    let result = daemon.execute(code).await;
+    assert_eq!(result["status"], "SUCCESS", "{result:#}");
+    assert_eq!(result["stdout"], "after\n");
+    assert_eq!(result["output_files"], json!(["after"]));
+    // Everything but itself and the supervisor: the whole sandbox ends with the program.
+    let result = daemon.execute("import os; os.kill(-1, 9)").await;
+    assert!(
+        ["SUCCESS", "FAILURE"].contains(&result["status"].as_str().unwrap()),
+        "{result:#}"
+    );
+    assert_eq!(result["limit"], Value::Null);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_engine_confirms_every_setting_of_a_live_sandbox() {
+    let daemon = daemon_with_data().await;
+    let code = "import time\ntime.sleep(600)";
+    let id = daemon
+        .submit(json!({"code": code, "dataset_path": "data/set"}))
+        .await;
+    let list = || running_sandboxes(&daemon);
+    let names = until(PATIENCE, list, |names| names.len() == 1).await;
+    let name = &names[0];
+    let seen = inspect(name).await;
+    daemon.post(&format!("/runs/{id}/cancel"), &json!({})).await;
+    daemon.ended(&id).await;
+
+    let config = seen.config.unwrap();
+    let user = config.user.unwrap();
+    let (uid, gid) = user.split_once(':').unwrap();
+    assert!(
+        uid == gid && uid.parse::<u32>().unwrap() >= 50_000,
+        "{user}"
+    );
+    assert_eq!(config.entrypoint.unwrap(), ["/fumehood/supervisor"]);
+    assert_eq!(config.hostname.as_deref(), Some("sandbox"));
+    assert_eq!(config.working_dir.as_deref(), Some("/"));
+    assert_eq!(config.tty, Some(false));
+    assert_eq!(config.healthcheck.unwrap().test.unwrap(), ["NONE"]);
+    assert!(
+        seen.image.unwrap().starts_with("sha256:"),
+        "pinned by digest"
+    );
+    assert_host_config(&seen.host_config.unwrap());
+    let mut mounts: Vec<_> = seen
+        .mounts
+        .unwrap()
+        .into_iter()
+        .map(|mount| (mount.destination.unwrap(), mount.rw.unwrap()))
+        .collect();
+    mounts.sort();
+    assert_eq!(
+        mounts,
+        [("/data".to_owned(), false), ("/fumehood".to_owned(), false)]
+    );
+}
+
+fn assert_host_config(host: &HostConfig) {
+    assert_eq!(host.privileged, Some(false));
+    assert_eq!(host.readonly_rootfs, Some(true));
+    assert_eq!(host.cap_drop.as_deref(), Some(&["ALL".to_owned()][..]));
+    assert!(host.cap_add.as_deref().unwrap_or_default().is_empty());
+    assert!(host.group_add.as_deref().unwrap_or_default().is_empty());
+    assert!(host.devices.as_deref().unwrap_or_default().is_empty());
+    assert!(
+        host.device_requests
+            .as_deref()
+            .unwrap_or_default()
+            .is_empty()
+    );
+    assert!(host.binds.as_deref().unwrap_or_default().is_empty());
+    assert!(host.volumes_from.as_deref().unwrap_or_default().is_empty());
+    assert!(host.dns.as_deref().unwrap_or_default().is_empty());
+    assert!(host.port_bindings.clone().unwrap_or_default().is_empty());
+    let options = host.security_opt.as_deref().unwrap();
+    assert_eq!(options.len(), 2);
+    assert_eq!(options[0], "no-new-privileges:true");
+    let profile: Value =
+        serde_json::from_str(options[1].strip_prefix("seccomp=").unwrap()).unwrap();
+    assert_eq!(profile["defaultAction"], "SCMP_ACT_ERRNO");
+    assert_eq!(host.network_mode.as_deref(), Some("none"));
+    assert_eq!(host.ipc_mode.as_deref(), Some("private"));
+    assert_eq!(host.pid_mode.as_deref().unwrap_or_default(), "");
+    assert_eq!(host.uts_mode.as_deref().unwrap_or_default(), "");
+    assert_eq!(host.memory, Some(2048 << 20));
+    assert_eq!(host.memory_swap, host.memory);
+    assert_eq!(host.pids_limit, Some(257));
+    assert_eq!(host.nano_cpus, Some(1_000_000_000));
+    assert_eq!(host.shm_size, Some(256 << 20));
+    assert!(host.oom_score_adj.unwrap() > 0);
+    assert_eq!(host.oom_kill_disable.unwrap_or(false), false);
+    assert_eq!(host.auto_remove, Some(false));
+    let log = host.log_config.clone().unwrap();
+    assert_eq!(log.typ.as_deref(), Some("none"));
+    let restart = host
+        .restart_policy
+        .clone()
+        .unwrap()
+        .name
+        .unwrap()
+        .to_string();
+    assert_eq!(restart, "no");
+    let masked = host.masked_paths.as_deref().unwrap();
+    for path in [
+        "/proc/kcore",
+        "/proc/keys",
+        "/proc/kallsyms",
+        "/proc/cmdline",
+        "/sys/firmware",
+    ] {
+        assert!(masked.iter().any(|entry| entry == path), "{path}");
+    }
+    let tmpfs = host.tmpfs.clone().unwrap();
+    for place in ["/work", "/tmp"] {
+        let options = &tmpfs[place];
+        for part in ["noexec", "nosuid", "nodev", "size=", "nr_inodes="] {
+            assert!(options.contains(part), "{place}: {options}");
+        }
+    }
+}
