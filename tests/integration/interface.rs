@@ -16,6 +16,8 @@ mod shapes;
 
 mod transport;
 
+mod traversal;
+
 mod validation;
 
 use reqwest::{Method, RequestBuilder};
