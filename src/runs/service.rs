@@ -178,6 +178,20 @@ impl RunService {
             .map_err(SubmitError::Store)?
     }
 
+    /// The run that was accepted with this key and the same request, if there is one: what a
+    /// client gets again whatever has changed since, as the data set or the room in the queue.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if the store fails.
+    pub async fn repeated(
+        &self,
+        client: &ClientKey,
+        key: &IdempotencyKey,
+    ) -> Result<Option<RunId>, StoreError> {
+        self.inner.store.repeated(client, key).await
+    }
+
     /// The outline of a run: the texts of its programs are empty and its input files have names
     /// but no bytes. `None` if it is unknown.
     ///

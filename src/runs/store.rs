@@ -162,6 +162,13 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// or being carried out already. A repeated key is recognised even then.
     async fn insert(&self, run: &NewRun, max_unfinished: u32) -> Result<Inserted, StoreError>;
 
+    /// The run that was accepted with this key and fingerprint, if there is one.
+    async fn repeated(
+        &self,
+        client: &ClientKey,
+        key: &IdempotencyKey,
+    ) -> Result<Option<RunId>, StoreError>;
+
     /// The outline of a run, or `None` if there is none with this id.
     async fn get(&self, id: RunId) -> Result<Option<RunRecord>, StoreError>;
 

@@ -39,10 +39,21 @@ pub(crate) async fn create(
         key,
         fingerprint: hex::encode(Sha256::digest(&body.bytes)),
     });
-    let request = admitted(&state, body).await?;
-    // A handler's future is dropped when its client goes away; the service then still accepts the
-    // run whole or not at all.
-    let Submitted { id, repeated } = state.runs.submit(request, client, key).await?;
+    // Asked before the checks: what was admitted once may be refused by now, and its client still
+    // gets the run.
+    let known = match &key {
+        Some(key) => state.runs.repeated(&client, key).await?,
+        None => None,
+    };
+    let Submitted { id, repeated } = match known {
+        Some(id) => Submitted { id, repeated: true },
+        None => {
+            let request = admitted(&state, body).await?;
+            // A handler's future is dropped when its client goes away; the service then still
+            // accepts the run whole or not at all.
+            state.runs.submit(request, client, key).await?
+        }
+    };
     if let Some(limit) = wait(&headers) {
         return waited(&state, id, limit).await;
     }

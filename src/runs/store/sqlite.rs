@@ -25,9 +25,9 @@ use sqlx::{QueryBuilder, Sqlite, Transaction};
 
 use self::lock::FileLock;
 use self::rows::{COLUMNS, StateColumns, column, from_json, json, record, run_id};
-use super::{Inserted, NewRun, OpenExecution, RunFilter, Store, StoreError};
+use super::{IdempotencyKey, Inserted, NewRun, OpenExecution, RunFilter, Store, StoreError};
 use crate::execution::Artifact;
-use crate::ids::{ExecutionId, RunId};
+use crate::ids::{ClientKey, ExecutionId, RunId};
 use crate::runs::record::{Episode, RunRecord};
 use crate::runs::state::{Event, Refused};
 
@@ -170,6 +170,23 @@ impl Store for SqliteStore {
         }
         self.commit(OPERATION, transaction).await?;
         Ok(Inserted::New)
+    }
+
+    async fn repeated(
+        &self,
+        client: &ClientKey,
+        key: &IdempotencyKey,
+    ) -> Result<Option<RunId>, StoreError> {
+        let known: Option<String> = sqlx::query_scalar(
+            "SELECT run_id FROM idempotency_keys WHERE client = ? AND key = ? AND fingerprint = ?",
+        )
+        .bind(&client.0)
+        .bind(&key.key)
+        .bind(&key.fingerprint)
+        .fetch_optional(&self.readers)
+        .await
+        .map_err(|source| self.failed("look up a repeated request", source))?;
+        known.as_deref().map(run_id).transpose()
     }
 
     async fn get(&self, id: RunId) -> Result<Option<RunRecord>, StoreError> {

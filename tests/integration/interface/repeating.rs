@@ -7,7 +7,7 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
 use super::{ENDLESS, QUICK, Seen, all_runs, blocker, cancel, detail, one_at_a_time, sent};
-use crate::support::Daemon;
+use crate::support::{Daemon, Settings};
 
 fn post(daemon: &Daemon, body: &Value) -> RequestBuilder {
     daemon.request(Method::POST, "/runs").json(body)
@@ -157,6 +157,38 @@ async fn a_wait_ends_when_the_run_is_cancelled() {
         (&run["status"], &run["result"]),
         (&json!("CANCELLED"), &Value::Null)
     );
+    cancel(&daemon, &first).await;
+    daemon.ended(&first).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_request_gets_its_run_although_a_new_one_would_be_refused_by_now() {
+    let toml = "[app]\nmax_concurrent_runs = 1\nmax_queued_runs = 1".to_owned();
+    let daemon = Daemon::start_with(Settings {
+        toml,
+        ..Settings::default()
+    })
+    .await;
+    let first = blocker(&daemon).await;
+    let set = daemon.data().join("set");
+    std::fs::create_dir(&set).unwrap();
+    let body = json!({ "dataset_path": "data/set", "code": QUICK });
+    let accepted = with_key(&daemon, "k", &body).await;
+    assert_eq!(accepted.status, 200, "{}", accepted.text);
+
+    std::fs::remove_dir(&set).unwrap();
+    let fresh = daemon.post("/runs", &body).await;
+    assert_eq!(fresh, (400, detail("Invalid dataset directory")));
+    let (status, _) = daemon.post("/runs", &json!({ "code": QUICK })).await;
+    assert_eq!(status, 429, "the queue is full");
+    let again = with_key(&daemon, "k", &body).await;
+    assert_eq!((again.status, again.json()), (200, accepted.json()));
+    // The mistakes of another body are still told before the key is.
+    let other = with_key(&daemon, "k", &json!({ "dataset_path": 5 })).await;
+    assert_eq!(other.status, 422, "{}", other.text);
+
+    let id = accepted.json()["run_id"].as_str().unwrap().to_owned();
+    assert_eq!(cancel(&daemon, &id).await.0, 200);
     cancel(&daemon, &first).await;
     daemon.ended(&first).await;
 }

@@ -40,6 +40,14 @@ impl Store for Failing {
         self.inner.insert(run, max_unfinished).await
     }
 
+    async fn repeated(
+        &self,
+        client: &ClientKey,
+        key: &IdempotencyKey,
+    ) -> Result<Option<RunId>, StoreError> {
+        self.inner.repeated(client, key).await
+    }
+
     async fn get(&self, id: RunId) -> Result<Option<RunRecord>, StoreError> {
         self.inner.get(id).await
     }

@@ -193,6 +193,16 @@ async fn keys_belong_to_a_client_and_a_body() {
     ] {
         assert_eq!(store.insert(&run, 2).await.unwrap(), expected);
     }
+    for (name, idempotency, expected) in [
+        ("a", key("k", "1"), Some(first.id)),
+        ("a", key("k", "2"), None),
+        ("b", key("k", "1"), None),
+        ("a", key("l", "1"), None),
+    ] {
+        let run = with(name, idempotency);
+        let known = store.repeated(&run.client, run.idempotency.as_ref().unwrap());
+        assert_eq!(known.await.unwrap(), expected);
+    }
     // A refused run leaves its key free.
     let later = with("a", key("l", "3"));
     assert_eq!(store.insert(&later, 3).await.unwrap(), Inserted::New);
