@@ -85,3 +85,14 @@ async fn many_cancels_of_one_run_at_every_moment_give_one_ending() {
     let answer = cancel(&daemon, id.as_str().unwrap()).await;
     assert_eq!(answer, (409, detail("Run has already ended")));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_stops_while_a_cancelled_runs_sandbox_is_made_leaves_no_container() {
+    for _ in 0..8 {
+        // Its end checks what is on the engine.
+        let daemon = Daemon::start().await;
+        let id = blocker(&daemon).await;
+        assert_eq!(cancel(&daemon, &id).await.0, 200);
+        assert_eq!(daemon.ended(&id).await["status"], "CANCELLED");
+    }
+}
