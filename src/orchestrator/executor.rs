@@ -228,6 +228,10 @@ fn refusal(spec: &ExecutionSpec) -> Option<String> {
     if spec.code.trim().is_empty() {
         return Some("Code artifact is empty.".to_owned());
     }
+    // The interpreter may stop reading there and run half of the program.
+    if spec.code.contains('\0') {
+        return Some("Code artifact contains a NUL character.".to_owned());
+    }
     let mut names = spec.input_files.keys();
     names
         .find_map(|name| input_file_path(name).err())
