@@ -25,3 +25,4 @@ mod dataset_paths;
 mod command_line;
 mod unavailable;
 mod isolation;
+mod bugs;
