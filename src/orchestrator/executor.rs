@@ -25,7 +25,7 @@ use crate::runs::dataset_contents::{self, Scan};
 use crate::runs::dataset_path;
 use crate::runs::service::Observer;
 use crate::sandbox::session::Session;
-use crate::sandbox::slots::Slots;
+use crate::sandbox::slots::{Slot, Slots};
 use crate::sandbox::template::Template;
 use crate::sandbox::{Engine, Sandbox, check};
 use crate::telemetry::log_chain;
@@ -75,21 +75,15 @@ impl Executor {
             return never_started(spec, Verdict::refused(reason));
         }
         let slot = self.slots.take();
-        let prepared = match cancel
-            .run_until_cancelled(self.prepare(spec, slot.uid()))
-            .await
-        {
+        let prepared = match cancel.run_until_cancelled(self.prepare(spec, slot)).await {
             Some(Ok(prepared)) => prepared,
             Some(Err(trouble)) => return failed_before_start(spec, &trouble),
             None => return failed_before_start(spec, &Trouble::Cancelled),
         };
-        let result = self.run(spec, prepared, cancel, observer).await;
-        // The uid is free for another sandbox only now that this one is gone.
-        drop(slot);
-        result
+        self.run(spec, prepared, cancel, observer).await
     }
 
-    async fn prepare(&self, spec: &ExecutionSpec, uid: u32) -> Result<Prepared, Trouble> {
+    async fn prepare(&self, spec: &ExecutionSpec, slot: Slot) -> Result<Prepared, Trouble> {
         let outputs = self.outputs.clone();
         let id = spec.id.clone();
         let staging = spawn_blocking(move || outputs.stage(&id)).await??;
@@ -100,11 +94,12 @@ impl Executor {
         let template = Template {
             image: self.engine.image(&spec.image).await?,
             runtime: spec.runtime.clone(),
-            uid,
+            uid: slot.uid(),
             dataset: spec.dataset.clone(),
             limits: spec.limits.clone(),
         };
         let mut sandbox = self.engine.create(&spec.id, &template).await?;
+        sandbox.keep(slot);
         let mut session = Session::new(sandbox.start().await?);
         let ready = conversation::ready(&mut session).await?;
         check::check(&ready, &template)?;

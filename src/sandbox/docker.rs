@@ -86,10 +86,11 @@ impl DockerEngine {
     }
 
     async fn connection(&self) -> Result<Arc<Connection>, EngineError> {
-        let mut slot = self.connection.lock().await;
-        if let Some(connection) = &*slot {
+        if let Some(connection) = &*self.connection.lock().await {
             return Ok(Arc::clone(connection));
         }
+        // Not under the lock: an engine that does not answer is waited for once, not once for each
+        // run before.
         let docker = client::connect(&self.host).await?;
         let info = bounded(Call::Describe, docker.info()).await?;
         let connection = Arc::new(Connection {
@@ -102,8 +103,8 @@ impl DockerEngine {
             engine.cgroup_v1 = connection.cgroup_v1,
             "connected to the container engine"
         );
-        *slot = Some(Arc::clone(&connection));
-        Ok(connection)
+        let mut slot = self.connection.lock().await;
+        Ok(Arc::clone(slot.get_or_insert(connection)))
     }
 }
 
@@ -170,7 +171,7 @@ impl Engine for DockerEngine {
         let removed = removing.await.map(drop);
         if removed.is_err() {
             // An engine that starts later than the daemon gets to hear of it then.
-            self.reaper.take(&name);
+            self.reaper.take(&name, None);
         }
         removed
     }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use futures_util::Stream;
 use tokio::io::AsyncWrite;
 
+use super::slots::Slot;
 use super::template::{Image, Template};
 use crate::ids::ExecutionId;
 
@@ -61,6 +62,9 @@ pub struct EngineDescription {
 /// Dropping it hands it to the engine's reaper; [`Sandbox::destroy`] is the orderly way.
 #[async_trait]
 pub trait Sandbox: Send + std::fmt::Debug {
+    /// Keeps a slot from others until the sandbox is gone, however long removing it takes.
+    fn keep(&mut self, slot: Slot);
+
     /// Attaches to the supervisor's streams and starts it, in this order, so that no byte is lost.
     async fn start(&mut self) -> Result<Channel, EngineError>;
 

@@ -17,6 +17,7 @@ use super::Connection;
 use super::client::{Call, bounded, is_answer, is_missing};
 use super::reaper::Reaper;
 use crate::sandbox::engine::{Channel, EngineError, Sandbox};
+use crate::sandbox::slots::Slot;
 
 /// A container that the daemon made, or may have made: it exists from before the call that makes
 /// it, so that an answer that gets lost leaves nothing behind.
@@ -26,6 +27,7 @@ pub struct DockerSandbox {
     name: String,
     reaper: Reaper,
     standing: Standing,
+    slot: Option<Slot>,
 }
 
 /// What is known of a container.
@@ -45,6 +47,7 @@ impl DockerSandbox {
             name,
             reaper,
             standing: Standing::Unknown,
+            slot: None,
         }
     }
 
@@ -70,6 +73,10 @@ impl DockerSandbox {
 
 #[async_trait]
 impl Sandbox for DockerSandbox {
+    fn keep(&mut self, slot: Slot) {
+        self.slot = Some(slot);
+    }
+
     async fn start(&mut self) -> Result<Channel, EngineError> {
         let docker = &self.connection.docker;
         let options = AttachContainerOptions {
@@ -118,7 +125,7 @@ impl Drop for DockerSandbox {
     fn drop(&mut self) {
         match self.standing {
             Standing::Unknown => self.reaper.take_if_it_appears(&self.name),
-            Standing::Answered => self.reaper.take(&self.name),
+            Standing::Answered => self.reaper.take(&self.name, self.slot.take()),
             Standing::Removed => {}
         }
     }

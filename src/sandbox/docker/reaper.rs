@@ -16,6 +16,7 @@ use tracing::{debug, error, warn};
 
 use super::client;
 use super::container;
+use crate::sandbox::slots::Slot;
 
 /// Containers remembered at most; more are left to the sweep at the next start.
 const MAX_PENDING: usize = 4096;
@@ -36,8 +37,7 @@ pub struct Reaper {
 #[derive(Debug)]
 struct Shared {
     host: String,
-    /// By name; with a time if it may not be there yet and is given up only then.
-    pending: Mutex<BTreeMap<String, Option<Instant>>>,
+    pending: Mutex<Pending>,
     changed: Notify,
     /// Whether the task runs: it is started with the first container.
     running: Mutex<bool>,
@@ -45,6 +45,17 @@ struct Shared {
     /// Calls that are seen through to their answer.
     calls: TaskTracker,
     stop: CancellationToken,
+}
+
+type Pending = BTreeMap<String, Left>;
+
+/// What is known of a container that is to be removed.
+#[derive(Debug, Default)]
+struct Left {
+    /// With a time if it may not be there yet and is given up only then.
+    may_appear_until: Option<Instant>,
+    /// Free for another sandbox only when this one is gone.
+    _slot: Option<Slot>,
 }
 
 impl Reaper {
@@ -73,16 +84,24 @@ impl Reaper {
     }
 
     /// Takes over the removal of a container.
-    pub(super) fn take(&self, name: &str) {
-        self.remember(name, None);
+    pub(super) fn take(&self, name: &str, slot: Option<Slot>) {
+        let left = Left {
+            _slot: slot,
+            ..Left::default()
+        };
+        self.remember(name, left);
     }
 
     /// Takes over the removal of a container that the engine may still be about to make.
     pub(super) fn take_if_it_appears(&self, name: &str) {
-        self.remember(name, Some(Instant::now() + MAY_APPEAR_FOR));
+        let left = Left {
+            may_appear_until: Some(Instant::now() + MAY_APPEAR_FOR),
+            ..Left::default()
+        };
+        self.remember(name, left);
     }
 
-    fn remember(&self, name: &str, may_appear_until: Option<Instant>) {
+    fn remember(&self, name: &str, left: Left) {
         let mut pending = self.shared.pending();
         if pending.len() >= MAX_PENDING {
             error!(
@@ -91,7 +110,7 @@ impl Reaper {
             );
             return;
         }
-        pending.insert(name.to_owned(), may_appear_until);
+        pending.insert(name.to_owned(), left);
         drop(pending);
         self.shared.changed.notify_waiters();
         self.ensure_running();
@@ -143,7 +162,7 @@ impl Reaper {
 }
 
 impl Shared {
-    fn pending(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Option<Instant>>> {
+    fn pending(&self) -> std::sync::MutexGuard<'_, Pending> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -177,7 +196,7 @@ async fn remove_all(shared: &Shared, names: &[String]) -> bool {
         match container::remove(&docker, name).await {
             Ok(found) => {
                 let mut pending = shared.pending();
-                let may_appear = pending.get(name).copied().flatten();
+                let may_appear = pending.get(name).and_then(|left| left.may_appear_until);
                 if found || may_appear.is_none_or(|until| until <= Instant::now()) {
                     pending.remove(name);
                     shared.changed.notify_waiters();
