@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bollard::query_parameters::{RemoveContainerOptions, RemoveVolumeOptions};
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use crate::support::daemon::PATIENCE;
@@ -81,10 +82,57 @@ async fn a_removal_that_the_engine_never_answers_ends_the_run_in_time_and_is_don
             .any(|text| text.as_str().unwrap().starts_with("Clean-up is pending")),
         "{warnings:?}"
     );
-    assert_eq!(containers_of(&daemon.instance()).await.len(), 1);
+    // Its uid is nobody else's as long as its container is there.
+    let own_uid = "import os; print(os.getuid())";
+    let meanwhile = Flight::start_until(&daemon, limited(own_uid, 10.0), "5000").await;
+    assert_eq!(containers_of(&daemon.instance()).await.len(), 2);
+    proxy.behave();
+    let meanwhile = meanwhile.end(&daemon).await;
+    assert_eq!(meanwhile["result"]["stdout"], "50001\n", "{meanwhile}");
+    nothing_left(&daemon, SOON).await;
+    assert_eq!(daemon.execute(own_uid).await["stdout"], "50000\n");
+}
+
+/// BR-08, for a run that is ended on request.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_run_does_not_wait_for_a_removal_that_the_engine_never_answers() {
+    let proxy = Proxy::start();
+    let daemon = daemon_behind(&proxy).await;
+    proxy.fault("DELETE", "/containers/", Fault::Hang);
+    let flight = Flight::start_until(&daemon, limited(SLEEPS, 60.0), "armed").await;
+    let asked = Instant::now();
+    let path = format!("/runs/{}/cancel", flight.id);
+    assert_eq!(daemon.post(&path, &json!({})).await.0, 200);
+    let run = daemon.ended(&flight.id).await;
+    assert!(asked.elapsed() < Duration::from_secs(20), "{asked:?}");
+    assert_eq!(run["status"], "CANCELLED", "{run}");
     proxy.behave();
     nothing_left(&daemon, SOON).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_that_never_answers_fails_runs_side_by_side_and_not_one_after_the_other() {
+    let proxy = Proxy::start();
+    for method in ["GET", "HEAD"] {
+        proxy.fault(method, "/", Fault::Hang);
+    }
+    let daemon = Daemon::start_with(Settings {
+        engine: Some(proxy.socket()),
+        toml: "[app]\nmax_concurrent_runs = 4".to_owned(),
+        ..Settings::default()
+    })
+    .await;
+    let start = Instant::now();
+    let runs = (0..4).map(|_| daemon.run(json!({ "code": "print()" })));
+    for run in join_all(runs).await {
+        assert_infrastructure(&run);
+        let why = run["final_error"].as_str().unwrap();
+        assert!(why.contains("did not answer within"), "{why}");
+    }
+    assert!(start.elapsed() < Duration::from_secs(12), "{start:?}");
+    proxy.behave();
     assert_works(&daemon).await;
+    nothing_left(&daemon, SOON).await;
 }
 
 /// BR-39 (a).

@@ -100,10 +100,18 @@ pub(crate) fn processes_of(container_id: &str) -> usize {
         .count()
 }
 
-/// Waits until nothing of a daemon is on the engine.
+/// Waits until nothing of a daemon is on the engine; nothing half-done is on the disk then.
 pub(crate) async fn nothing_left(daemon: &Daemon, bound: Duration) {
     let instance = daemon.instance();
     until(bound, || containers_of(&instance), Vec::is_empty).await;
+    let models = std::fs::read_dir(daemon.artifacts(""))
+        .into_iter()
+        .flatten();
+    let half_done: Vec<_> = models
+        .map(|entry| entry.unwrap().file_name())
+        .filter(|name| !name.to_string_lossy().starts_with("exec_"))
+        .collect();
+    assert_eq!(half_done, Vec::<std::ffi::OsString>::new());
 }
 
 /// A body with a time limit.
