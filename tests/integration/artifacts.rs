@@ -2,6 +2,8 @@
 
 mod bounds;
 
+mod names;
+
 use std::path::Path;
 
 use serde_json::{Value, json};

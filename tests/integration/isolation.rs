@@ -78,6 +78,9 @@ async fn no_wall_of_a_sandbox_gives_way_from_inside() {
         (&status["NoNewPrivs"], &status["Seccomp"]),
         (&json!(["1"]), &json!(["2"]))
     );
+    // Python itself ignores SIGPIPE and SIGXFSZ; nothing else is inherited.
+    let signals = json!([["0000000000000000"], ["0000000001001000"]]);
+    assert_eq!(json!([status["SigBlk"], status["SigIgn"]]), signals);
     let groups = told["ids"][2].as_array().unwrap();
     assert!(
         groups.iter().all(|group| group.to_string() == uid),

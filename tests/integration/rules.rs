@@ -287,3 +287,21 @@ os._exit(7)
     assert_eq!(result["stdout"], "main ends\n");
     assert!(result["duration_seconds"].as_f64().unwrap() < 1.0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rule_7_a_program_that_closes_its_output_is_still_waited_for() {
+    let daemon = Daemon::start().await;
+    let code = "
+import os, time
+os.write(1, b'before')
+os.close(0); os.close(1); os.close(2)
+time.sleep(1)
+open('out/after', 'w').close()
+os._exit(5)
+";
+    let result = daemon.execute(code).await;
+    assert_eq!(result["return_code"], 5);
+    assert_eq!(result["stdout"], "before");
+    assert_eq!(result["output_files"], json!(["after"]));
+    assert!(result["duration_seconds"].as_f64().unwrap() >= 1.0);
+}

@@ -43,7 +43,7 @@ def call(number, *arguments):
 
 
 def status_fields():
-    wanted = ("Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp")
+    wanted = ("Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp", "SigBlk", "SigIgn")
     lines = [line.split(":", 1) for line in open("/proc/self/status")]
     return {key: value.split() for key, value in lines if key in wanted}
 
