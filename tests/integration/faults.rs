@@ -12,7 +12,9 @@ use crate::support::daemon::PATIENCE;
 use crate::support::engine::{containers_of, docker, volumes};
 use crate::support::proxy::{Fault, Proxy};
 use crate::support::wait::until;
-use crate::support::watch::{Flight, limited, nothing_left, only_container};
+use crate::support::watch::{
+    Flight, container_id, limited, nothing_left, only_container, processes_of,
+};
 use crate::support::{Daemon, Settings};
 
 const SLEEPS: &str = "import time; print('armed\\n', end=''); time.sleep(60)";
@@ -255,6 +257,43 @@ async fn a_run_cancelled_while_its_container_is_being_made_leaves_no_container()
     // The engine makes the container now, whatever became of the run; then it is removed.
     until(PATIENCE, async || creations.over(), |count| *count == 1).await;
     nothing_left(&daemon, SOON).await;
+}
+
+/// An engine that stands still is not a timer, and not a verdict.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_that_stands_still_delays_a_result_and_no_deadline() {
+    let proxy = Proxy::start();
+    let daemon = daemon_behind(&proxy).await;
+    // Thawed before the deadline: the program ended in the meantime and its own end counts.
+    let code = "import time; print('armed\\n', end=''); time.sleep(0.5); print('over')";
+    let flight = Flight::start_until(&daemon, limited(code, 20.0), "armed").await;
+    proxy.freeze(true);
+    let frozen = Instant::now();
+    until(PATIENCE, async || frozen.elapsed(), |t| t.as_secs() >= 2).await;
+    proxy.freeze(false);
+    let run = flight.end(&daemon).await;
+    assert_eq!(run["result"]["status"], "SUCCESS", "{run}");
+    assert_eq!(run["result"]["stdout"], "armed\nover\n");
+    let duration = run["result"]["duration_seconds"].as_f64().unwrap();
+    assert!((0.5..2.0).contains(&duration), "{duration}");
+
+    // Not thawed: the supervisor ends the program in time, seen on the host.
+    let flight = Flight::start_until(&daemon, limited(SLEEPS, 2.0), "armed").await;
+    let container = container_id(&only_container(&daemon).await).await;
+    proxy.freeze(true);
+    // The supervisor itself stays: it holds what the program left.
+    until(
+        Duration::from_secs(3),
+        async || processes_of(&container),
+        |count| *count <= 1,
+    )
+    .await;
+    let run = flight.end(&daemon).await;
+    assert_eq!(run["result"]["status"], "TIMEOUT", "{run}");
+    assert_eq!(run["result"]["stdout"], "armed\n");
+    proxy.freeze(false);
+    nothing_left(&daemon, SOON).await;
+    assert_works(&daemon).await;
 }
 
 /// Invariant: nothing runs in a sandbox that is weaker than was asked for.

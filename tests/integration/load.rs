@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::support::daemon::PATIENCE;
@@ -298,4 +298,38 @@ async fn clients_that_hang_up_while_they_submit_leave_whole_runs_or_none() {
         assert_eq!(ended["status"], "SUCCESS", "{ended}");
     }
     nothing_left(&daemon, Duration::from_secs(5)).await;
+}
+
+/// BR-40: half a body and then silence is cut off, and starts nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_stops_in_the_middle_of_its_body_is_answered_and_starts_nothing() {
+    let daemon = Daemon::start_with(Settings {
+        toml: "[api]\nread_timeout_seconds = 1".to_owned(),
+        ..Settings::default()
+    })
+    .await;
+    let address = daemon.address().trim_start_matches("http://");
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!(
+        "POST /runs HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
+         Content-Length: 40\r\n\r\n{{\"code\": \"print"
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut answer))
+        .await
+        .expect("the connection is closed")
+        .unwrap();
+    let answer = String::from_utf8(answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    assert_eq!(daemon.get("/runs").await.1["runs"], json!([]));
+
+    // The same body twice, without a key, is two runs.
+    let body = json!({ "code": "print('twice')" });
+    let first = daemon.submit(body.clone()).await;
+    let second = daemon.submit(body).await;
+    assert_ne!(first, second);
+    for id in [first, second] {
+        assert_eq!(daemon.ended(&id).await["status"], "SUCCESS");
+    }
 }

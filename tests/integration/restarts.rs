@@ -189,3 +189,52 @@ async fn killed_while_it_fills_the_supervisor_volume_it_leaves_no_container() {
     assert_interrupted(&daemon.ended(&id).await);
     nothing_left(&daemon, Duration::from_secs(5)).await;
 }
+
+/// Whatever the daemon was doing: each run that was acknowledged ends once, and nothing is left.
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_at_twelve_moments_it_loses_no_run_that_it_acknowledged() {
+    let mut daemon = two_at_once().await;
+    daemon.execute("print('warm')").await;
+    let mut ids = Vec::new();
+    let mut ended: Vec<(String, [Value; 3])> = Vec::new();
+    for moment in 0..12 {
+        let kill_at = std::time::Instant::now() + Duration::from_millis(35 * moment);
+        for _ in 0..2 {
+            let code = "open('out/predictions.csv', 'w').write('whole')";
+            ids.push(daemon.submit(json!({ "code": code })).await);
+        }
+        until(
+            PATIENCE,
+            async || std::time::Instant::now(),
+            |now| *now >= kill_at,
+        )
+        .await;
+        daemon.kill();
+        daemon.launch();
+        // What had ended before stays as it was.
+        for (id, earlier) in &ended {
+            assert_eq!(&seen(&daemon, id).await, earlier);
+        }
+        ended.clear();
+        for id in &ids {
+            let run = seen(&daemon, id).await;
+            if !["QUEUED", "RUNNING"].contains(&run[0]["status"].as_str().unwrap()) {
+                ended.push((id.clone(), run));
+            }
+        }
+    }
+    let mut succeeded = 0;
+    for id in &ids {
+        let run = daemon.ended(id).await;
+        if run["status"] == "SUCCESS" {
+            succeeded += 1;
+            let reference = run["prediction_artifact_reference"].as_str().unwrap();
+            let written = std::fs::read_to_string(daemon.artifacts(reference)).unwrap();
+            assert_eq!(written, "whole");
+        } else {
+            assert_interrupted(&run);
+        }
+    }
+    assert!(succeeded > 0);
+    nothing_left(&daemon, Duration::from_secs(5)).await;
+}

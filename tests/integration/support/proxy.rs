@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -70,6 +71,7 @@ struct Shared {
     /// Cancelled to end the connections of now.
     cut: Mutex<CancellationToken>,
     tasks: TaskTracker,
+    frozen: watch::Sender<bool>,
 }
 
 /// A running proxy.
@@ -130,6 +132,12 @@ impl Proxy {
         std::mem::take(&mut *self.shared.cut.lock().unwrap()).cancel();
     }
 
+    /// The engine stands still, as if it were stopped by a signal: connections are taken, and no
+    /// byte moves on any of them until it is thawed.
+    pub(crate) fn freeze(&self, frozen: bool) {
+        self.shared.frozen.send_replace(frozen);
+    }
+
     /// The engine is gone: nobody is at its address, and every connection ends.
     pub(crate) fn leave(&self) {
         std::fs::rename(self.socket(), self.directory.path().join("away")).unwrap();
@@ -172,9 +180,11 @@ async fn one_call(shared: &Shared, mut client: UnixStream) -> std::io::Result<()
     let Some((head, begun)) = read_head(&mut client).await? else {
         return Ok(());
     };
+    let frozen = shared.frozen.subscribe();
+    thawed(&frozen).await;
     let (fault, hits) = shared.fault_for(&head);
     match fault {
-        Fault::Pass => pass(client, &head, &begun).await,
+        Fault::Pass => pass(client, &head, &begun, &frozen).await,
         Fault::Hang => std::future::pending().await,
         Fault::Delay(delay) => {
             let (head, body) = whole(&mut client, head, begun).await?;
@@ -225,12 +235,44 @@ fn find_end(bytes: &[u8]) -> Option<usize> {
 }
 
 /// Passes a call on, both ways until both ends have closed: right for upgraded streams, too.
-async fn pass(mut client: UnixStream, head: &str, begun: &[u8]) -> std::io::Result<()> {
+async fn pass(
+    mut client: UnixStream,
+    head: &str,
+    begun: &[u8],
+    frozen: &watch::Receiver<bool>,
+) -> std::io::Result<()> {
     let mut engine = UnixStream::connect(ENGINE).await?;
     engine.write_all(closing(head).as_bytes()).await?;
     engine.write_all(begun).await?;
-    copy_bidirectional(&mut client, &mut engine).await?;
+    let (from_client, to_client) = client.split();
+    let (from_engine, to_engine) = engine.split();
+    tokio::try_join!(
+        pump(from_client, to_engine, frozen),
+        pump(from_engine, to_client, frozen),
+    )?;
     Ok(())
+}
+
+/// Moves bytes until their end, and none while the engine is frozen.
+async fn pump(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    frozen: &watch::Receiver<bool>,
+) -> std::io::Result<()> {
+    let mut bytes = Vec::with_capacity(64 << 10);
+    loop {
+        bytes.clear();
+        let end = from.read_buf(&mut bytes).await? == 0;
+        thawed(frozen).await;
+        if end {
+            return to.shutdown().await;
+        }
+        to.write_all(&bytes).await?;
+    }
+}
+
+async fn thawed(frozen: &watch::Receiver<bool>) {
+    let _ = frozen.clone().wait_for(|frozen| !frozen).await;
 }
 
 /// The head with the wish that the connection be closed after the answer.
