@@ -221,7 +221,12 @@ fn find_limit(facts: &Facts<'_>, exited: &Exited, ending: Ending) -> Option<Reac
         return Some(Reached::full(Limit::Memory, full, evidence));
     }
     if let Some(refusals) = usage.process_refusals.filter(|&count| count > 0) {
-        let evidence = format!("the kernel refused {refusals} new processes or threads");
+        let refused = counted(
+            refusals,
+            "new process or thread",
+            "new processes or threads",
+        );
+        let evidence = format!("the kernel refused {refused}");
         let observed = facts.limits.max_processes.into();
         return Some(Reached::new(
             Limit::Processes,
@@ -248,7 +253,8 @@ fn find_limit(facts: &Facts<'_>, exited: &Exited, ending: Ending) -> Option<Reac
 fn memory_kill(facts: &Facts<'_>, exited: &Exited) -> Option<String> {
     match (exited.usage.memory_kills, facts.engine_saw_memory_kill) {
         (Some(kills), _) if kills > 0 => Some(format!(
-            "the kernel killed {kills} processes of the sandbox for memory"
+            "the kernel killed {} of the sandbox for memory",
+            counted(kills, "process", "processes")
         )),
         (None, Some(true)) => Some("the engine reports a kill for memory".to_owned()),
         _ => None,
@@ -300,8 +306,9 @@ fn warnings(facts: &Facts<'_>, exited: &Exited) -> Vec<String> {
     if let Some(refusals) = exited.usage.process_refusals.filter(|&count| count > 0) {
         warnings.push(format!(
             "The limit of {} processes and threads was hit, the program itself went on: \
-             the kernel refused {refusals} new ones.",
-            facts.limits.max_processes
+             the kernel refused {}.",
+            facts.limits.max_processes,
+            counted(refusals, "new one", "new ones")
         ));
     }
     if let Some((place, _)) = fullest(exited, "") {
@@ -311,8 +318,8 @@ fn warnings(facts: &Facts<'_>, exited: &Exited) -> Vec<String> {
     }
     if exited.survivors > 0 {
         warnings.push(format!(
-            "{} processes could not be ended by the supervisor; the sandbox was destroyed with them.",
-            exited.survivors
+            "The supervisor could not end {}: the sandbox was destroyed with them.",
+            counted(exited.survivors.into(), "process", "processes")
         ));
     }
     warnings
@@ -395,6 +402,10 @@ fn limited(facts: &Facts<'_>, reached: Reached, return_code: Option<i32>) -> Ver
         error_info: Some(message),
         warnings: Vec::new(),
     }
+}
+
+fn counted(number: u64, one: &str, several: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { several })
 }
 
 fn cause(kind: CauseKind, message: String, evidence: Vec<String>) -> Cause {
