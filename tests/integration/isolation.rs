@@ -343,3 +343,37 @@ fn assert_host_config(host: &HostConfig) {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn neighbours_have_users_names_and_processes_of_their_own() {
+    let settings = Settings {
+        toml: "[app]\nmax_concurrent_runs = 2".to_owned(),
+        ..Settings::default()
+    };
+    let daemon = Daemon::start_with(settings).await;
+    let code = "
+import json, os, socket, time
+s = socket.socket(socket.AF_UNIX); s.bind('\\0meeting point'); s.listen()
+open('/dev/shm/mark', 'x').close(); open('/tmp/mark', 'x').close()
+end = time.monotonic() + 2
+most = 0
+while time.monotonic() < end:
+    most = max(most, sum(n.isdigit() for n in os.listdir('/proc')))
+    for pid in range(3, 300):
+        if pid != os.getpid():
+            try: os.kill(pid, 9)
+            except ProcessLookupError: pass
+print(json.dumps({'uid': os.getuid(), 'most': most}))
+";
+    let body = json!({ "code": code });
+    let (a, b) = tokio::join!(daemon.result(body.clone()), daemon.result(body));
+    let start = |result: &Value| result["started_at"].as_str().unwrap().to_owned();
+    let end = |result: &Value| result["finished_at"].as_str().unwrap().to_owned();
+    assert!(
+        start(&a) < end(&b) && start(&b) < end(&a),
+        "they ran together"
+    );
+    let (a, b) = (printed(&a), printed(&b));
+    assert_ne!(a["uid"], b["uid"]);
+    assert_eq!((&a["most"], &b["most"]), (&json!(2), &json!(2)));
+}

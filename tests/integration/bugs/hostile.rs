@@ -104,3 +104,25 @@ async fn br_33_a_request_chooses_neither_user_nor_mounts_nor_program() {
         assert_eq!(status, 422, "{options}: {answer}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn programs_that_spin_on_a_small_share_lose_neither_output_nor_files_at_their_limit() {
+    let daemon = Daemon::start().await;
+    let code = "
+import os
+open('out/kept.txt', 'w').write('kept')
+print('before', flush=True)
+for _ in range(100):
+    if os.fork() == 0:
+        while True: pass
+while True: pass
+";
+    let options = json!({"timeout_seconds": 3, "cpus": 0.25});
+    let result = daemon
+        .result(json!({"code": code, "options": options}))
+        .await;
+    assert_eq!(result["status"], "TIMEOUT", "{result:#}");
+    assert_eq!(result["stdout"], "before\n");
+    assert!(result["duration_seconds"].as_f64().unwrap() < 4.0);
+    assert_eq!(result["output_files"], json!(["kept.txt"]), "{result:#}");
+}
