@@ -87,14 +87,15 @@ impl Workshop {
     pub async fn open(config: &Config, owner: &'static str) -> Result<Self, AppError> {
         let state_dir = config.app.state_dir.clone();
         let outputs = OutputRoot::new(&config.app.output_root);
-        let prepared = outputs.clone();
+        let probed = outputs.clone();
         let instance = spawn_blocking(move || -> Result<InstanceId, AppError> {
             let state = |source| AppError::State {
                 path: state_dir.clone(),
                 source,
             };
             let instance = instance(&state_dir, owner).map_err(state)?;
-            prepared.prepare()?;
+            // Only tried: what is half-done there may be another process's, at work on it.
+            drop(probed.stage(&ExecutionId::random())?);
             Ok(instance)
         })
         .await??;
@@ -157,6 +158,9 @@ pub async fn serve(
 
     let workshop = Workshop::open(&config, "instance").await?;
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&store_path(&config)).await?);
+    // With the store's lock no other daemon of this state is there whose work this could be.
+    let outputs = workshop.executor.outputs().clone();
+    spawn_blocking(move || outputs.prepare()).await??;
     let recovered = recover(store.as_ref(), &EngineCleaner(Arc::clone(&workshop.engine))).await?;
     info!(
         runs.interrupted = recovered.interrupted_runs,
@@ -164,7 +168,7 @@ pub async fn serve(
         executions.left = recovered.left_executions,
         "put in order what an earlier daemon left"
     );
-    sweep(&workshop.engine, |_| true).await;
+    sweep(&workshop.engine).await;
 
     let settings = ServiceSettings {
         max_concurrent_runs: config.app.max_concurrent_runs,
@@ -208,12 +212,10 @@ fn store_path(config: &Config) -> PathBuf {
         .unwrap_or_else(|| config.app.state_dir.join("fumehood.db"))
 }
 
-/// Destroys what earlier processes of this identity left on the engine. Without the engine that
+/// Destroys what processes of this identity left on the engine; the caller sees to it that none of
+/// them is at work. Without the engine that
 /// has to wait for the next start.
-pub async fn sweep(
-    engine: &DockerEngine,
-    wanted: impl Fn(&crate::sandbox::engine::Leftover) -> bool,
-) {
+pub async fn sweep(engine: &DockerEngine) {
     let sweeping = async {
         let leftovers = match engine.leftovers().await {
             Ok(leftovers) => leftovers,
@@ -222,7 +224,7 @@ pub async fn sweep(
                 return;
             }
         };
-        for leftover in leftovers.iter().filter(|leftover| wanted(leftover)) {
+        for leftover in &leftovers {
             match engine.destroy(&leftover.execution).await {
                 Ok(()) => info!(execution.id = %leftover.execution, "removed a leftover sandbox"),
                 Err(error) => {

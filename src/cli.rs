@@ -4,6 +4,8 @@ mod serve;
 
 mod run;
 
+mod calls;
+
 mod image;
 
 mod report;

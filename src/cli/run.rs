@@ -11,6 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use toml::Value;
 
+use super::calls::Calls;
 use super::{exit, report};
 use crate::api;
 use crate::app::{Workshop, sweep};
@@ -116,12 +117,16 @@ impl Run {
             report::engine_error(&error, &config.engine.host);
             return ExitCode::from(exit::UNAVAILABLE);
         }
+        let calls = Calls::join(&config.app.state_dir).await;
         let cancel = CancellationToken::new();
         let observer = Terminal { quiet: self.json };
         let execution = workshop.executor.execute(&spec, &cancel, &observer);
         let result = until_interrupted(execution, &cancel).await;
-        // What an interrupted earlier call left. Others of this user may be running.
-        sweep(&workshop.engine, |leftover| !leftover.running).await;
+        // What a killed call left, unless it can be the sandbox of one that is at work.
+        let alone = calls.and_then(Calls::alone);
+        if alone.is_some() {
+            sweep(&workshop.engine).await;
+        }
         workshop
             .engine
             .finish(std::time::Duration::from_secs(10))

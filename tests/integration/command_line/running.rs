@@ -6,6 +6,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::{Bench, Called};
+use crate::support::engine::{block_on, containers_of};
 
 #[test]
 fn the_exit_code_is_the_programs_own_or_says_what_ended_it() {
@@ -213,4 +214,61 @@ fn arguments_that_cannot_be_used_are_78_or_2_and_name_the_thing() {
         assert_eq!(called.stdout, "", "{arguments:?}");
     }
     assert_eq!(bench.artifacts(), Vec::<String>::new());
+}
+
+#[test]
+fn calls_at_the_same_time_do_not_disturb_each_other() {
+    let bench = Bench::new();
+    let code = "print('mine')\nopen('out/mine.txt', 'w').write('kept')";
+    bench.write("script.py", code);
+    let calls = || -> Vec<Called> { (0..4).map(|_| bench.call(&["run", "script.py"])).collect() };
+    let all: Vec<Called> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(calls)).collect();
+        let joined = threads.into_iter().map(|thread| thread.join().unwrap());
+        joined.flatten().collect()
+    });
+    for called in &all {
+        assert_eq!(
+            (called.code, called.stdout.as_str()),
+            (0, "mine\n"),
+            "{called:?}"
+        );
+    }
+    let names = bench.artifacts();
+    assert_eq!((all.len(), names.len()), (16, 16));
+    for name in names {
+        let kept = bench.path().join("outputs/models").join(name);
+        assert!(kept.join("mine.txt").exists());
+    }
+}
+
+#[test]
+fn what_a_killed_call_left_is_removed_by_the_next_call_and_the_next_daemon() {
+    let bench = Bench::new();
+    bench.write(
+        "endless.py",
+        "print('up')\nwhile True: __import__('time').sleep(1)",
+    );
+    bench.write("script.py", "print('next')");
+    let mut child = bench.command(&["run", "endless.py"]).spawn().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    stdout.read_line(&mut String::new()).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let called = bench.call(&["run", "script.py"]);
+    assert_eq!(called.code, 0, "{called:?}");
+    let identity = bench.path().join(".fumehood/cli-instance");
+    let instance = std::fs::read_to_string(identity).unwrap();
+    let left = block_on(async move { containers_of(&instance).await });
+    assert_eq!(left, Vec::<String>::new());
+
+    let mut command = bench.command(&["serve", "--listen", "127.0.0.1:0"]);
+    let mut daemon = command.spawn().unwrap();
+    let lines = BufReader::new(daemon.stderr.take().unwrap()).lines();
+    let mut lines = lines.map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("listens on")));
+    kill_process(Pid::from_child(&daemon), Signal::TERM).unwrap();
+    lines.for_each(drop);
+    assert!(daemon.wait().unwrap().success());
+    // The end of the test checks that half-done artifacts are gone as well.
 }

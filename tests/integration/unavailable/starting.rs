@@ -127,3 +127,36 @@ async fn the_command_line_beside_a_daemon_leaves_its_programs_alone() {
     assert_eq!(daemon.post(&cancelling, &json!({})).await.0, 200);
     assert_eq!(daemon.ended(&id).await["status"], "CANCELLED");
 }
+
+/// A program that has written a file and ends when it is told to, so that its files are gathered
+/// after whatever happens in between.
+const GATHERED_LATER: &str = "import os, time\n\
+    open('out/mine.txt', 'w').write('kept')\n\
+    while not os.path.exists('/data/go'): time.sleep(0.05)\n";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_calls_on_the_same_output_root_take_nothing_from_a_running_program() {
+    let daemon = Daemon::start().await;
+    std::fs::write(daemon.path().join("script.py"), "print('beside')").unwrap();
+    for arguments in [&SERVE[..], &["run", "script.py"]] {
+        let set = daemon.data().join("set");
+        std::fs::create_dir(&set).unwrap();
+        let body = json!({ "dataset_path": "data/set", "code": GATHERED_LATER });
+        let id = daemon.submit(body).await;
+        let instance = daemon.instance();
+        let made = || containers_of(&instance);
+        until(PATIENCE, made, |names| names.len() == 1).await;
+        let output = command_in(daemon.path(), arguments).output().unwrap();
+        assert!(
+            [0, 69].contains(&Called::from(output).code),
+            "{arguments:?}"
+        );
+        std::fs::write(set.join("go"), "").unwrap();
+        let run = daemon.ended(&id).await;
+        assert_eq!(run["status"], "SUCCESS", "{run:#}");
+        let (_, artifacts) = daemon.get(&format!("/runs/{id}/artifacts")).await;
+        let kept = artifacts["artifacts"].as_array().unwrap();
+        assert_eq!(kept.len(), 1, "{arguments:?}: {artifacts:#}");
+        std::fs::remove_dir_all(&set).unwrap();
+    }
+}
