@@ -202,3 +202,17 @@ async fn several_roots_are_each_allowed_and_nothing_between_them() {
     assert_eq!(refusal(&daemon, between).await, OUTSIDE);
     assert_eq!(refusal(&daemon, &format!("{between}/lab-b")).await, OUTSIDE);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_root_that_vanished_denies_everything_until_it_is_back() {
+    let daemon = Daemon::start().await;
+    furnish(&daemon);
+    let away = daemon.path().join("away");
+    std::fs::rename(daemon.data(), &away).unwrap();
+    for path in ["data", "data/ok", "away/ok", "secret"] {
+        assert_eq!(refusal(&daemon, path).await, OUTSIDE, "{path}");
+    }
+    std::fs::rename(&away, daemon.data()).unwrap();
+    let body = json!({ "dataset_path": "data/ok", "code": LIST });
+    assert_eq!(daemon.run(body).await["status"], "SUCCESS");
+}

@@ -204,3 +204,15 @@ fn help_and_version_say_what_there_is() {
         assert!(codes.contains(code), "{codes}");
     }
 }
+
+#[test]
+fn an_image_that_is_there_is_not_built_again() {
+    let bench = Bench::new();
+    let called = bench.call(&["image", "build"]);
+    assert_eq!(called.code, 0, "{called:?}");
+    assert!(called.stderr.contains("is there already"), "{called:?}");
+    assert!(
+        !called.stderr.contains('\u{1b}'),
+        "no colours in a pipe: {called:?}"
+    );
+}

@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::{QUICK, blocker, cancel, one_at_a_time};
-use crate::support::Daemon;
 use crate::support::daemon::PATIENCE;
+use crate::support::wait::until;
+use crate::support::{Daemon, Settings};
 
 /// One event as it came over the line.
 #[derive(Debug, Clone, PartialEq)]
@@ -200,4 +201,33 @@ async fn readers_that_read_nothing_hold_up_neither_runs_nor_answers() {
     assert_eq!(daemon.execute(QUICK).await["status"], "SUCCESS");
     let events = idle.remove(0).rest().await;
     assert_eq!(events.last().unwrap().data, json!({ "status": "SUCCESS" }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_leave_room_for_everything_else() {
+    let toml = "[api]\nmax_connections = 6".to_owned();
+    let daemon = Daemon::start_with(Settings {
+        toml,
+        ..Settings::default()
+    })
+    .await;
+    let id = blocker(&daemon).await;
+    let mut streams = Vec::new();
+    for _ in 0..3 {
+        streams.push(Stream::open(&daemon, &id, None).await);
+    }
+    let one_more = daemon.request(Method::GET, &format!("/runs/{id}/events"));
+    let refused = super::sent(one_more).await;
+    assert_eq!(refused.status, 503, "{}", refused.text);
+    assert!(refused.header("retry-after").is_some());
+    assert_eq!(daemon.get("/health").await.0, 200);
+    // A reader that goes away makes room.
+    drop(streams.pop());
+    let again = || async {
+        let request = daemon.request(Method::GET, &format!("/runs/{id}/events"));
+        request.send().await.unwrap().status().as_u16()
+    };
+    until(PATIENCE, again, |status| *status == 200).await;
+    assert_eq!(cancel(&daemon, &id).await.0, 200);
+    daemon.ended(&id).await;
 }

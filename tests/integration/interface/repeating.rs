@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use reqwest::{Method, RequestBuilder};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::{ENDLESS, QUICK, Seen, all_runs, blocker, cancel, detail, one_at_a_time, sent};
@@ -191,4 +192,26 @@ async fn a_repeated_request_gets_its_run_although_a_new_one_would_be_refused_by_
     assert_eq!(cancel(&daemon, &id).await.0, 200);
     cancel(&daemon, &first).await;
     daemon.ended(&first).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_is_asked_to_stop_answers_those_who_wait() {
+    let daemon = one_at_a_time().await;
+    let id = blocker(&daemon).await;
+    let request = post(&daemon, &json!({ "code": QUICK })).header("Prefer", "wait=100");
+    let stopping = async {
+        let ask = || all_runs(&daemon);
+        let bound = Duration::from_secs(30);
+        crate::support::wait::until(bound, ask, |runs| runs.len() == 2).await;
+        let pid = Pid::from_raw(daemon.pid().cast_signed()).unwrap();
+        kill_process(pid, Signal::TERM).unwrap();
+    };
+    let (seen, ()) = tokio::join!(sent(request), stopping);
+    assert_eq!(seen.status, 200, "{}", seen.text);
+    let run = seen.json();
+    assert_eq!(
+        (&run["status"], &run["result"]),
+        (&json!("QUEUED"), &Value::Null)
+    );
+    assert_ne!(run["run_id"], id);
 }
