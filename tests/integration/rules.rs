@@ -92,7 +92,7 @@ open('out/kept.txt', 'w').write('kept')
 for _ in range(2):
     if os.fork() == 0:
         os.setsid()
-print('printed and not flushed')
+print('printed, not flushed; ', end='')
 while True:
     time.sleep(1)
 ";
@@ -112,8 +112,8 @@ while True:
     assert_eq!(result["stderr"], text);
     assert_eq!(
         result["stdout"],
-        "printed and not flushed\n".repeat(4),
-        "one line from each process"
+        "printed, not flushed; ".repeat(4),
+        "one from each process"
     );
     assert_eq!(result["output_files"], json!(["kept.txt"]));
     let wall = result["duration_seconds"].as_f64().unwrap();
