@@ -20,12 +20,15 @@ pub(super) struct Gathered {
     output_files: Vec<String>,
     unchanged_inputs: Vec<String>,
     skipped: Vec<SkippedArtifact>,
+    /// Whether everything that the program left was looked at and has reached its place.
+    complete: bool,
 }
 
 impl From<Collected> for Gathered {
     fn from(collected: Collected) -> Self {
         Self {
             staging: Some(collected.staging),
+            complete: collected.complete,
             artifacts: collected.artifacts,
             output_files: collected.output_files,
             unchanged_inputs: collected.unchanged_inputs,
@@ -43,6 +46,7 @@ impl Gathered {
     pub(super) fn forget(&mut self) {
         self.artifacts.clear();
         self.output_files.clear();
+        self.complete = false;
     }
 
     /// Whether an expected file is there: at its path under `out`, or at the top of the workspace
@@ -110,7 +114,10 @@ pub(super) fn conclude(
         missing_expected_files: &missing,
         stderr: &stderr,
     };
-    let verdict = judge(&facts);
+    let mut verdict = judge(&facts);
+    if verdict.status == Status::InvalidOutput && !collected.complete {
+        verdict = lost_by_us(&missing, verdict.return_code);
+    }
     let talked = Talked {
         stdout: talk.stdout,
         stderr: talk.stderr,
@@ -120,6 +127,21 @@ pub(super) fn conclude(
     let mut result = result(spec, talked, verdict, collected, notes);
     result.missing_expected_files = missing;
     result
+}
+
+/// Expected files that are not there, of a program whose files did not all reach their place: that
+/// is not known to be its fault, so it is not said to be (invariant 7).
+fn lost_by_us(missing: &[String], return_code: Option<i32>) -> Verdict {
+    let message = format!(
+        "The expected output files could not all be collected: {}. The program exited with code 0 \
+         and is not at fault; submit the run again.",
+        missing.join(", ")
+    );
+    let evidence = vec!["collecting the artifacts was not completed".to_owned()];
+    Verdict {
+        return_code,
+        ..Verdict::infrastructure(message, evidence)
+    }
 }
 
 /// The end of standard error, where a traceback names what happened.
