@@ -26,3 +26,5 @@ mod command_line;
 mod unavailable;
 mod isolation;
 mod bugs;
+
+mod collection;
