@@ -74,6 +74,29 @@ async fn a_child_killed_for_memory_is_the_cause_of_a_failure_and_a_warning_of_a_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_pool_that_waits_for_a_worker_killed_for_memory_is_late_and_says_why() {
+    let daemon = daemon().await;
+    let code = "
+import multiprocessing as mp
+def hog(n):
+    keep = []
+    while n == 1:
+        keep.append(bytearray(8 << 20))
+    return n
+with mp.get_context('fork').Pool(1) as pool:
+    pool.map(hog, [1])
+";
+    let body = json!({"code": code, "options": {"timeout_seconds": 4}});
+    let result = daemon.result(body).await;
+    assert_eq!(
+        (&result["status"], &result["limit"]),
+        (&json!("TIMEOUT"), &json!("time"))
+    );
+    let warning = result["warnings"][0].as_str().unwrap();
+    assert!(warning.contains("memory limit of 256 MiB"), "{warning}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_program_killed_for_memory_names_the_limit_and_how_much_it_used() {
     let daemon = daemon().await;
     let code = "

@@ -53,8 +53,15 @@ pub fn judge(facts: &Facts<'_>) -> Verdict {
 fn reported(facts: &Facts<'_>, exited: &Exited) -> Verdict {
     let wall = seconds(exited);
     match (exited.ended_by, exited.ending) {
-        (EndedBy::Deadline, _) => timed_out(facts, wall, "the supervisor ended every process"),
-        (EndedBy::Cancel, _) => Verdict::cancelled("the supervisor ended every process"),
+        // A worker that was killed for memory often leaves a program that waits for ever.
+        (EndedBy::Deadline, _) => Verdict {
+            warnings: warnings(facts, exited),
+            ..timed_out(facts, wall, "the supervisor ended every process")
+        },
+        (EndedBy::Cancel, _) => Verdict {
+            warnings: warnings(facts, exited),
+            ..Verdict::cancelled("the supervisor ended every process")
+        },
         (EndedBy::Program, Ending::Code(0)) => succeeded(facts, exited, wall),
         (EndedBy::Program, ending) => failed(facts, exited, ending, wall),
     }

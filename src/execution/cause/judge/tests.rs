@@ -259,6 +259,21 @@ fn the_deadline_wins_over_the_signal_that_enforced_it() {
 }
 
 #[test]
+fn a_program_that_waits_for_a_killed_worker_is_late_and_says_why() {
+    for ended_by in [EndedBy::Deadline, EndedBy::Cancel] {
+        let usage = Usage {
+            memory_kills: Some(1),
+            ..Usage::default()
+        };
+        let mut end = exited(Ending::Signal(9), usage);
+        end.ended_by = ended_by;
+        let verdict = verdict(&end, None, "", &[]);
+        assert_ne!(verdict.cause.limit, Some(Limit::Memory));
+        assert!(verdict.warnings[0].contains("memory limit of 256 MiB"));
+    }
+}
+
+#[test]
 fn a_lost_sandbox_is_ours_unless_the_engine_saw_a_memory_kill() {
     let lost = |oom| {
         judge(&Facts {
