@@ -15,7 +15,8 @@ use crate::support::wait::until;
 use crate::support::{Daemon, Settings};
 
 const CANARY: &str = "CANARY-5b1f0c9ad2e84c77";
-const IMAGE: &str = "fumehood-test/environment:latest";
+const REPOSITORY: &str = "fumehood-test/environment";
+const IMAGE: &str = "fumehood-test/environment:trapped";
 
 /// Names that deny lists know, and names that they do not.
 const NAMES: [&str; 8] = [
@@ -53,10 +54,30 @@ async fn daemon_with_secrets() -> Daemon {
     daemon
 }
 
-/// The sandbox image with secrets and traps in its own environment.
-async fn make_image() {
+/// The sandbox image with secrets and traps in its own settings.
+fn trapped() -> ContainerConfig {
+    let environment = [
+        format!("IMAGE_SECRET={CANARY}-image"),
+        format!("PATH=/{CANARY}"),
+        "PYTHONSTARTUP=/evil.py".to_owned(),
+        "PYTHONPATH=/evil".to_owned(),
+        "LD_LIBRARY_PATH=/evil".to_owned(),
+        "EMPTY=".to_owned(),
+    ];
+    ContainerConfig {
+        env: Some(environment.into()),
+        user: Some("0:0".to_owned()),
+        entrypoint: Some(vec!["/bin/false".to_owned()]),
+        working_dir: Some("/usr".to_owned()),
+        labels: Some([("fumehood.execution".to_owned(), "exec_00000000".to_owned())].into()),
+        ..Default::default()
+    }
+}
+
+/// Makes an image of the sandbox image with other settings.
+async fn make_image(tag: &str, config: ContainerConfig) {
     let docker = docker().await;
-    let name = format!("fumehood-test-{}", std::process::id());
+    let name = format!("fumehood-test-{tag}-{}", std::process::id());
     let create = CreateContainerOptions {
         name: Some(name.clone()),
         ..Default::default()
@@ -69,20 +90,8 @@ async fn make_image() {
     docker.create_container(Some(create), body).await.unwrap();
     let commit = CommitContainerOptions {
         container: Some(name.clone()),
-        repo: Some("fumehood-test/environment".to_owned()),
-        tag: Some("latest".to_owned()),
-        ..Default::default()
-    };
-    let environment = [
-        format!("IMAGE_SECRET={CANARY}-image"),
-        format!("PATH=/{CANARY}"),
-        "PYTHONSTARTUP=/evil.py".to_owned(),
-        "PYTHONPATH=/evil".to_owned(),
-        "LD_LIBRARY_PATH=/evil".to_owned(),
-        "EMPTY=".to_owned(),
-    ];
-    let config = ContainerConfig {
-        env: Some(environment.into()),
+        repo: Some(REPOSITORY.to_owned()),
+        tag: Some(tag.to_owned()),
         ..Default::default()
     };
     docker.commit_container(commit, config).await.unwrap();
@@ -90,11 +99,12 @@ async fn make_image() {
     docker.remove_container(&name, remove).await.unwrap();
 }
 
-async fn remove_image() {
+async fn remove_image(tag: &str) {
     let remove = None::<RemoveImageOptions>;
+    let image = format!("{REPOSITORY}:{tag}");
     docker()
         .await
-        .remove_image(IMAGE, remove, None)
+        .remove_image(&image, remove, None)
         .await
         .unwrap();
 }
@@ -137,7 +147,7 @@ print(json.dumps({
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_sees_exactly_the_documented_environment_and_no_secret() {
-    make_image().await;
+    make_image("trapped", trapped()).await;
     let daemon = daemon_with_secrets().await;
     for (options, threads) in [
         (json!({}), "1"),
@@ -153,7 +163,7 @@ async fn a_program_sees_exactly_the_documented_environment_and_no_secret() {
         assert_eq!(told["sockets"], json!([]));
         assert!(!told.to_string().contains(CANARY), "{told:#}");
     }
-    remove_image().await;
+    remove_image("trapped").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -189,4 +199,27 @@ async fn no_secret_of_the_daemon_is_in_an_answer_in_its_log_or_on_the_engine() {
         assert!(!answer.contains(place), "{path}: {answer}");
     }
     assert!(!daemon.log().contains(CANARY), "{}", daemon.log());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_with_volumes_is_refused_by_name_and_is_not_the_program_s_failure() {
+    let config = ContainerConfig {
+        volumes: Some(vec!["/var/lib/fill".to_owned()]),
+        ..Default::default()
+    };
+    make_image("volume", config).await;
+    let image = format!("{REPOSITORY}:volume");
+    let settings = Settings {
+        toml: format!("[execution]\nimages = ['{image}']"),
+        ..Settings::default()
+    };
+    let daemon = Daemon::start_with(settings).await;
+    let body = json!({"code": "print(1)", "options": {"image": image}});
+    let result = daemon.result(body).await;
+    assert_eq!(result["status"], "ERROR", "{result:#}");
+    assert_eq!(result["cause"]["kind"], "infrastructure");
+    assert_eq!(result["return_code"], Value::Null);
+    let text = result["error_info"].as_str().unwrap();
+    assert!(text.contains(&image) && text.contains("VOLUME"), "{text}");
+    remove_image("volume").await;
 }
