@@ -28,6 +28,9 @@ use crate::telemetry::Chain;
 /// How long answers may take to go out once the daemon goes down.
 const ANSWER_DRAIN: Duration = Duration::from_secs(5);
 
+/// What preparing sandboxes and collecting artifacts may add to the time of a run's programs.
+const RUN_ALLOWANCE: Duration = Duration::from_secs(60);
+
 /// How long removing the last sandboxes may hold up the daemon's end.
 const REAP_BOUND: Duration = Duration::from_secs(20);
 
@@ -173,7 +176,7 @@ pub async fn serve(
     let settings = ServiceSettings {
         max_concurrent_runs: config.app.max_concurrent_runs,
         max_queued_runs: config.app.max_queued_runs,
-        run_timeout: Duration::from_secs(config.app.run_timeout_seconds),
+        run_timeout: Duration::from_secs(config.app.run_timeout_seconds) + RUN_ALLOWANCE,
     };
     let orchestrator = Arc::new(GivenProgram::new(workshop.executor.clone()));
     let runs = RunService::start(store, orchestrator, settings).await?;

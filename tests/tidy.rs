@@ -1,5 +1,10 @@
 //! The structure that docs/architecture.md promises, enforced on the source text.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, helpers included"
+)]
+
 use std::path::{Path, PathBuf};
 
 /// Files longer than this have more than one reason to change.

@@ -71,6 +71,8 @@ pub fn load(sources: &Sources, overrides: &Overrides) -> Result<Config, ConfigEr
     let mut config = Config::deserialize(Value::Table(table))
         .map_err(|error| ConfigError(vec![error.message().to_owned()]))?;
     config.execution.fit_into_memory(&given);
+    let whole_run = config.app.run_timeout_seconds;
+    config.execution.fit_into_run(&given, whole_run);
     let wrong = mistakes(&config);
     if wrong.is_empty() {
         Ok(config)

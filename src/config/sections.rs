@@ -149,7 +149,7 @@ impl Default for Execution {
     fn default() -> Self {
         Self {
             timeout_seconds: 120.0,
-            max_timeout_seconds: 86_400.0,
+            max_timeout_seconds: 600.0,
             max_stdout_size_bytes: 102_400,
             max_stderr_size_bytes: 102_400,
             memory_mb: 2048,
@@ -181,6 +181,21 @@ impl Execution {
         }
         if !given.iter().any(|key| key == "shm_mb") {
             self.shm_mb = self.shm_mb.min(self.memory_mb / 8);
+        }
+    }
+
+    /// Makes time limits that were not given small enough for a whole run, which ends its program.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "seconds of a run fit a double exactly"
+    )]
+    pub(super) fn fit_into_run(&mut self, given: &[String], run_timeout_seconds: u64) {
+        let whole = run_timeout_seconds as f64;
+        if !given.iter().any(|key| key == "max_timeout_seconds") {
+            self.max_timeout_seconds = whole;
+        }
+        if !given.iter().any(|key| key == "timeout_seconds") {
+            self.timeout_seconds = self.timeout_seconds.min(self.max_timeout_seconds);
         }
     }
 

@@ -13,11 +13,22 @@ const MAX_UID: u32 = 65_533;
 
 /// Everything that is wrong, each with the name of its key.
 #[must_use]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "seconds of a run fit a double exactly"
+)]
 pub(super) fn mistakes(config: &Config) -> Vec<String> {
     let mut mistakes = Vec::new();
     numbers(config, &mut mistakes);
     execution(&config.execution, &mut mistakes);
     not_yet(config, &mut mistakes);
+    if config.execution.max_timeout_seconds > config.app.run_timeout_seconds as f64 {
+        mistakes.push(format!(
+            "execution.max_timeout_seconds: {} is more than app.run_timeout_seconds, {}, which \
+             would end the program first",
+            config.execution.max_timeout_seconds, config.app.run_timeout_seconds
+        ));
+    }
     if let Err(error) = check_roots(&config.app.allowed_data_root) {
         mistakes.push(error.to_string());
     }
@@ -187,6 +198,8 @@ fn not_yet(config: &Config, mistakes: &mut Vec<String>) {
 mod tests {
     use super::*;
 
+    type Change = fn(&mut Config);
+
     fn with(change: impl FnOnce(&mut Config)) -> String {
         let mut config = Config::default();
         change(&mut config);
@@ -200,7 +213,7 @@ mod tests {
 
     #[test]
     fn each_mistake_names_its_key() {
-        let cases: [(&str, fn(&mut Config)); 9] = [
+        let cases: [(&str, Change); 9] = [
             ("api.listen", |c| c.api.listen = ([0, 0, 0, 0], 8000).into()),
             ("execution.timeout_seconds", |c| {
                 c.execution.timeout_seconds = f64::NAN

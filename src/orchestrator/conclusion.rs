@@ -1,5 +1,7 @@
 //! What everything that happened to a program means for its result: no I/O, only putting together.
 
+use std::time::Duration;
+
 use fumehood_protocol::message::{Exited, StreamTotals};
 use jiff::Timestamp;
 
@@ -68,6 +70,7 @@ pub(super) fn never_started(spec: &ExecutionSpec, verdict: Verdict) -> Execution
         stderr: head(),
         exited: None,
         started_at: None,
+        wall: Duration::ZERO,
     };
     result(spec, talk, verdict, nothing, Vec::new())
 }
@@ -78,6 +81,7 @@ struct Talked {
     stderr: Head,
     exited: Option<Box<Exited>>,
     started_at: Option<Timestamp>,
+    wall: Duration,
 }
 
 /// The result of a program that was started.
@@ -123,6 +127,7 @@ pub(super) fn conclude(
         stderr: talk.stderr,
         exited,
         started_at: Some(talk.started_at),
+        wall: talk.wall,
     };
     let mut result = result(spec, talked, verdict, collected, notes);
     result.missing_expected_files = missing;
@@ -179,7 +184,7 @@ fn result(
         return_code: verdict.return_code,
         stdout,
         stderr,
-        duration_seconds: duration(exited, talk.started_at),
+        duration_seconds: duration(exited, talk.wall),
         timed_out,
         output_files: collected.output_files,
         missing_expected_files: Vec::new(),
@@ -208,16 +213,15 @@ fn stream(head: Head, totals: Option<&StreamTotals>) -> (String, u64, Option<Str
     (head.into_text(written), written, tail)
 }
 
+/// Wall clock of the program: by the supervisor's clock, or by the daemon's where that is lost.
 #[expect(
     clippy::cast_precision_loss,
     reason = "microseconds of a run fit a double exactly"
 )]
-fn duration(exited: Option<&Exited>, started_at: Option<Timestamp>) -> f64 {
-    match (exited, started_at) {
-        (Some(exited), _) => exited.wall_microseconds as f64 / 1e6,
-        (None, Some(started)) => Timestamp::now().duration_since(started).as_secs_f64(),
-        (None, None) => 0.0,
-    }
+fn duration(exited: Option<&Exited>, wall: Duration) -> f64 {
+    exited.map_or(wall.as_secs_f64(), |exited| {
+        exited.wall_microseconds as f64 / 1e6
+    })
 }
 
 #[expect(

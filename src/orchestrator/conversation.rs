@@ -12,7 +12,7 @@ use fumehood_protocol::message::{
 use fumehood_protocol::{FromSupervisor, MAX_PAYLOAD_BYTES, ResumeToken, ToSupervisor};
 use jiff::Timestamp;
 use rand::Rng as _;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::trouble::Trouble;
@@ -41,6 +41,8 @@ const HOLD: Duration = Duration::from_secs(600);
 pub(super) struct Conversation {
     /// When the program was started.
     pub(super) started_at: Timestamp,
+    /// How long it was followed, by the daemon's clock.
+    pub(super) wall: Duration,
     /// The head of standard output.
     pub(super) stdout: Head,
     /// The head of standard error.
@@ -130,7 +132,7 @@ fn start_message(limits: &Limits) -> Start {
         arguments: vec!["python3".to_owned(), SCRIPT_NAME.to_owned()],
         environment: environment(limits),
         limits: ProgramLimits {
-            wall_milliseconds: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX),
+            wall_milliseconds: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX).max(1),
             cpu_seconds: None,
             file_size_bytes: policy::sizes(limits).workspace.bytes,
             open_files: policy::OPEN_FILES,
@@ -166,6 +168,7 @@ pub(super) async fn follow(
     let end = follower.run(session, start, deadline, cancel).await;
     Conversation {
         started_at,
+        wall: start.elapsed(),
         stdout: follower.stdout,
         stderr: follower.stderr,
         end,
@@ -201,7 +204,9 @@ impl Follower<'_> {
                 }
                 () = cancel.cancelled(), if patience.is_none() => {
                     patience = Some(Instant::now() + SUPERVISOR_GRACE);
-                    if let Err(error) = session.send(&ToSupervisor::Cancel).await {
+                    // A supervisor that does not read must not hold up the end: it is late then.
+                    let sent = timeout(SUPERVISOR_GRACE, session.send(&ToSupervisor::Cancel));
+                    if let Ok(Err(error)) = sent.await {
                         return TalkEnd::Lost(error);
                     }
                     continue;
@@ -216,8 +221,10 @@ impl Follower<'_> {
                 Ok(other) => return TalkEnd::Lost(unexpected(&other)),
                 Err(error) => return TalkEnd::Lost(error),
             }
-            if let Err(error) = session.acknowledge().await {
-                return TalkEnd::Lost(error);
+            // Cut short only where the loop ends at once: half an acknowledgement is no message.
+            match timeout_at(until, session.acknowledge()).await {
+                Ok(Ok(())) | Err(_) => {}
+                Ok(Err(error)) => return TalkEnd::Lost(error),
             }
         }
     }

@@ -129,6 +129,12 @@ impl Executor {
             return failed_before_start(spec, &trouble);
         }
         let talk = conversation::follow(&mut session, &spec.limits, cancel, observer).await;
+        if !matches!(talk.end, TalkEnd::Reported(_)) {
+            // First of all nothing of it runs any more; questions come after.
+            if let Err(error) = sandbox.kill().await {
+                log_chain("a sandbox could not be killed; it will be removed", &error);
+            }
+        }
         let collected = self
             .collect(spec, &mut session, staging, &talk.end, &mut notes)
             .await;

@@ -130,7 +130,7 @@ fn episode(run: RunId, spec: &ExecutionSpec, result: ExecutionResult) -> Episode
 
 /// The last error's category, or why the run died (contract section 1).
 fn final_error(result: &ExecutionResult) -> Option<String> {
-    if result.cause.kind == CauseKind::Infrastructure || result.return_code == Some(-1) {
+    if result.cause.kind == CauseKind::Infrastructure || result.started_at.is_none() {
         return result.error_info.clone();
     }
     category(result).map(str::to_owned)

@@ -129,6 +129,8 @@ mod tests {
     use crate::execution::DatasetPin;
     use crate::sandbox::template::Image;
 
+    type Change = fn(&mut Ready);
+
     fn template() -> Template {
         Template {
             image: Image {
@@ -180,7 +182,7 @@ mod tests {
 
     #[test]
     fn each_missing_protection_refuses_the_sandbox() {
-        let weaken: [(&str, fn(&mut Ready)); 10] = [
+        let weaken: [(&str, Change); 10] = [
             ("uid", |ready| ready.uid = 0),
             ("groups", |ready| ready.groups = vec![0]),
             ("capabilities", |ready| ready.capabilities = 1),

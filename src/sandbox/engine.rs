@@ -68,6 +68,9 @@ pub trait Sandbox: Send + std::fmt::Debug {
     /// Attaches to the supervisor's streams and starts it, in this order, so that no byte is lost.
     async fn start(&mut self) -> Result<Channel, EngineError>;
 
+    /// Ends everything that runs in the sandbox, at once.
+    async fn kill(&self) -> Result<(), EngineError>;
+
     /// Whether the engine saw the kernel kill something in the sandbox for memory.
     async fn memory_kill_seen(&self) -> Result<bool, EngineError>;
 

@@ -3,6 +3,15 @@
 //! Needs Docker Engine and the sandbox image; `tests/run.sh` sees to both. Each test has a daemon
 //! of its own in a directory of its own, and its end checks that nothing is left.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::print_stderr,
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test fails by panicking, helpers included, and reads its own environment"
+)]
+
 mod support;
 
 mod example;
@@ -14,7 +23,11 @@ mod timeouts;
 mod environment;
 mod limits;
 
+mod collection;
+
 mod faults;
+
+mod endings;
 
 mod load;
 
@@ -26,5 +39,3 @@ mod command_line;
 mod unavailable;
 mod isolation;
 mod bugs;
-
-mod collection;

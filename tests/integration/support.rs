@@ -8,9 +8,9 @@ pub(crate) mod engine;
 
 pub(crate) mod program;
 
-pub(crate) mod wait;
-
 pub(crate) mod proxy;
+
+pub(crate) mod wait;
 
 pub(crate) mod watch;
 

@@ -15,8 +15,9 @@ const MIN_MEMORY_MB: u64 = 64;
 /// Least number of processes: the supervisor, the program and its threads.
 const MIN_PROCESSES: u64 = 4;
 
-/// Least share of a CPU that an engine takes.
-const MIN_CPUS: f64 = 0.01;
+/// Least share of a CPU. With less even ending a crowd of processes takes seconds, since they
+/// have to run to die.
+const MIN_CPUS: f64 = 0.1;
 
 /// Most turns of the loop.
 const MAX_ITERATIONS: u64 = 50;

@@ -36,6 +36,8 @@ pub enum Call {
     Attach,
     /// Starting a container.
     Start,
+    /// Ending what runs in a container.
+    Kill,
     /// Ending and removing a container.
     Remove,
     /// Writing the supervisor into its volume, or reading it.
@@ -55,6 +57,7 @@ impl Call {
             Self::List => "list sandboxes",
             Self::Attach => "open a sandbox's streams",
             Self::Start => "start a sandbox",
+            Self::Kill => "end a sandbox",
             Self::Remove => "remove a sandbox",
             Self::CopySupervisor => "copy the supervisor",
         }
@@ -62,7 +65,7 @@ impl Call {
 
     fn bound(self) -> Duration {
         Duration::from_secs(match self {
-            Self::Connect | Self::Describe => 5,
+            Self::Connect | Self::Describe | Self::Kill => 5,
             Self::InspectImage
             | Self::InspectVolume
             | Self::Inspect

@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use bollard::Docker;
 use bollard::container::LogOutput;
 use bollard::query_parameters::{
-    AttachContainerOptions, InspectContainerOptions, RemoveContainerOptions, StartContainerOptions,
+    AttachContainerOptions, InspectContainerOptions, KillContainerOptions, RemoveContainerOptions,
+    StartContainerOptions,
 };
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
@@ -101,6 +102,19 @@ impl Sandbox for DockerSandbox {
             reader: supervisor_output(attached.output),
             writer: attached.input,
         })
+    }
+
+    async fn kill(&self) -> Result<(), EngineError> {
+        let options = KillContainerOptions {
+            signal: "SIGKILL".to_owned(),
+        };
+        let docker = &self.connection.docker;
+        let kill = docker.kill_container(&self.name, Some(options));
+        match bounded(Call::Kill, kill).await {
+            // Gone already, or not running any more: as wanted.
+            Err(error) if is_answer(&error) => Ok(()),
+            other => other,
+        }
     }
 
     async fn memory_kill_seen(&self) -> Result<bool, EngineError> {

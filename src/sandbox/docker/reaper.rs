@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Notify;
-use tokio::task::JoinHandle;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -79,8 +78,14 @@ impl Reaper {
     pub(super) fn see_through<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
-    ) -> JoinHandle<T> {
-        self.shared.calls.spawn(work)
+    ) -> oneshot::Receiver<T> {
+        let (answer, wanted) = oneshot::channel();
+        self.shared.calls.spawn(async move {
+            // An answer that nobody waits for is dropped here, while the task still counts: what
+            // its end hands to the reaper is there before anyone believes that nothing is left.
+            drop(answer.send(work.await));
+        });
+        wanted
     }
 
     /// Takes over the removal of a container.

@@ -117,6 +117,8 @@ fn foreign_mounts(asked: &Value, applied: &Value) -> Vec<String> {
 mod tests {
     use super::*;
 
+    type Change = fn(&mut Value);
+
     fn asked() -> ContainerCreateBody {
         serde_json::from_value(serde_json::json!({
             "User": "50000:50000",
@@ -158,7 +160,7 @@ mod tests {
 
     #[test]
     fn whatever_the_engine_dropped_or_added_is_named() {
-        let cases: [(&str, fn(&mut Value)); 6] = [
+        let cases: [(&str, Change); 6] = [
             ("HostConfig.PidsLimit", |v| {
                 v["HostConfig"]["PidsLimit"] = Value::Null
             }),

@@ -203,14 +203,11 @@ impl Daemon {
     }
 
     /// Submits a run and gives its id.
-    #[track_caller]
-    pub(crate) fn submit(&self, body: Value) -> impl Future<Output = String> + '_ {
-        async move {
-            let (status, answer) = self.post("/runs", &body).await;
-            assert_eq!(status, 200, "{answer}");
-            assert_eq!(answer["status"], "QUEUED");
-            answer["run_id"].as_str().unwrap().to_owned()
-        }
+    pub(crate) async fn submit(&self, body: Value) -> String {
+        let (status, answer) = self.post("/runs", &body).await;
+        assert_eq!(status, 200, "{answer}");
+        assert_eq!(answer["status"], "QUEUED");
+        answer["run_id"].as_str().unwrap().to_owned()
     }
 
     /// Waits until a run has ended; gives the run object.

@@ -127,6 +127,12 @@ pub(crate) fn set_umask(mask: libc::mode_t) {
     unsafe { libc::umask(mask) };
 }
 
+/// Makes this process yield to others of its control group.
+pub(crate) fn lower_priority(nice: libc::c_int) -> io::Result<()> {
+    // SAFETY: no memory is passed.
+    check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) }).map(drop)
+}
+
 /// Ignores a signal.
 pub(crate) fn ignore_signal(signal: libc::c_int) {
     // SAFETY: SIG_IGN is a valid disposition and runs no code.
