@@ -49,6 +49,7 @@ pub fn start(filter: &str, format: LogFormat) {
     let filter = EnvFilter::builder().parse_lossy(filter);
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
         .with_writer(std::io::stderr);
     match format {
         LogFormat::Text => builder.with_target(false).init(),

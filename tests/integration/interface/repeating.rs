@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use reqwest::{Method, RequestBuilder};
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::{ENDLESS, QUICK, Seen, all_runs, blocker, cancel, detail, one_at_a_time, sent};
@@ -203,8 +202,7 @@ async fn a_daemon_that_is_asked_to_stop_answers_those_who_wait() {
         let ask = || all_runs(&daemon);
         let bound = Duration::from_secs(30);
         crate::support::wait::until(bound, ask, |runs| runs.len() == 2).await;
-        let pid = Pid::from_raw(daemon.pid().cast_signed()).unwrap();
-        kill_process(pid, Signal::TERM).unwrap();
+        daemon.ask_to_stop();
     };
     let (seen, ()) = tokio::join!(sent(request), stopping);
     assert_eq!(seen.status, 200, "{}", seen.text);

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -11,7 +12,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::engine::{block_on, containers_of};
+use super::engine::{block_on, containers_of, remove_containers_of};
 use super::wait::until;
 
 /// Longer than anything that a test waits for, the engine's slowest day included.
@@ -37,6 +38,7 @@ pub(crate) struct Daemon {
     address: String,
     client: reqwest::Client,
     settings: Settings,
+    asked_to_stop: AtomicBool,
 }
 
 impl Daemon {
@@ -60,6 +62,7 @@ impl Daemon {
             address: String::new(),
             client,
             settings,
+            asked_to_stop: AtomicBool::new(false),
         };
         daemon.launch();
         daemon
@@ -123,6 +126,7 @@ impl Daemon {
             }
         });
         self.child = Some(child);
+        self.asked_to_stop = AtomicBool::new(false);
     }
 
     /// Its directory.
@@ -240,12 +244,20 @@ impl Daemon {
         self.result(json!({ "code": code })).await
     }
 
+    /// Asks the daemon to stop, once: a second request would mean "at once".
+    pub(crate) fn ask_to_stop(&self) {
+        if let Some(child) = &self.child
+            && !self.asked_to_stop.swap(true, Ordering::Relaxed)
+        {
+            kill_process(Pid::from_child(child), Signal::TERM).unwrap();
+        }
+    }
+
     /// Asks the daemon to stop and waits until it is gone.
     pub(crate) fn stop(&mut self) {
+        self.ask_to_stop();
         if let Some(child) = &mut self.child {
-            let pid = Pid::from_child(child);
-            let process = pidfd_open(pid, PidfdFlags::empty()).unwrap();
-            kill_process(pid, Signal::TERM).unwrap();
+            let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).unwrap();
             let bound = Timespec {
                 tv_sec: 60,
                 tv_nsec: 0,
@@ -265,36 +277,37 @@ impl Daemon {
         child.wait().unwrap();
     }
 
-    /// Nothing of it is on the engine, and no half-done artifacts are on the disk.
-    async fn assert_nothing_left(instance: String, models: PathBuf) {
-        assert_eq!(
-            containers_of(&instance).await,
-            Vec::<String>::new(),
-            "containers are left"
-        );
+    /// What of it is on the engine, and which half-done artifacts are on the disk.
+    async fn left(instance: String, models: PathBuf) -> Vec<String> {
+        let mut left = containers_of(&instance).await;
         let entries = std::fs::read_dir(models).into_iter().flatten().flatten();
-        let half_done: Vec<_> = entries
-            .map(|entry| entry.file_name())
-            .filter(|name| !name.to_string_lossy().starts_with("exec_"))
-            .collect();
-        assert_eq!(half_done, Vec::<std::ffi::OsString>::new());
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        left.extend(names.filter(|name| !name.starts_with("exec_")));
+        left
     }
 }
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        let failed = std::thread::panicking();
+        if failed {
             eprintln!("--- the daemon's log\n{}", self.log());
             if let Some(child) = &mut self.child {
                 let _ = child.kill();
                 let _ = child.wait();
             }
+        } else {
+            self.stop();
+        }
+        let (instance, models) = (self.instance(), self.path().join("outputs/models"));
+        if instance.is_empty() || (self.settings.engine.is_some() && !failed) {
             return;
         }
-        self.stop();
-        let (instance, models) = (self.instance(), self.path().join("outputs/models"));
-        if !instance.is_empty() && self.settings.engine.is_none() {
-            block_on(Self::assert_nothing_left(instance, models));
+        let left = block_on(Self::left(instance.clone(), models));
+        if !left.is_empty() {
+            // Not for the next test to stumble over.
+            block_on(remove_containers_of(instance));
+            assert!(failed, "left behind: {left:?}\n{}", self.log());
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use bollard::models::ContainerInspectResponse;
 use bollard::query_parameters::{
-    InspectContainerOptions, ListContainersOptions, ListVolumesOptions,
+    InspectContainerOptions, ListContainersOptions, ListVolumesOptions, RemoveContainerOptions,
 };
 use bollard::{API_DEFAULT_VERSION, Docker};
 
@@ -33,6 +33,20 @@ pub(crate) async fn containers_of(instance: &str) -> Vec<String> {
     list.into_iter()
         .flat_map(|container| container.names.unwrap_or_default())
         .collect()
+}
+
+/// Removes the containers of an instance, whatever their state.
+pub(crate) async fn remove_containers_of(instance: String) {
+    let docker = docker().await;
+    for name in containers_of(&instance).await {
+        let force = RemoveContainerOptions {
+            force: true,
+            ..Default::default()
+        };
+        let _ = docker
+            .remove_container(name.trim_start_matches('/'), Some(force))
+            .await;
+    }
 }
 
 /// Everything about a container.
