@@ -7,6 +7,7 @@
 # starts the daemon on loopback, submits the example and shows its result. Safe to run again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+script_command=$(printf '%q ' "$PWD/deploy/quickstart.sh" "$@")
 . deploy/host.sh
 
 YES=0
@@ -22,45 +23,53 @@ done
 state=.fumehood
 mkdir -p "$state"
 
-ensure_packages curl=curl jq=jq cc=build-essential mmdebstrap=mmdebstrap git=git
+# shellcheck disable=SC2086 # a list
+ensure_packages $basics
 ensure_engine "$PWD/$state/dockerd.log"
 ensure_rust
 
 say "Building fumehood"
 cargo build --release --locked
-fumehood=target/release/fumehood
+fumehood=${CARGO_TARGET_DIR:-target}/release/fumehood
 
 say "Making the sandbox image"
 "$fumehood" image build
 
 say "Writing public data sets to data/ (by a program in a sandbox)"
 if [ ! -f data/breast_cancer/train.csv ]; then
-    made=$("$fumehood" run --json tests/fixtures/datasets.py)
+    made=$("$fumehood" run --json tests/fixtures/datasets.py) || die "the data sets could not be written: $made"
     mkdir -p data
     cp -r "outputs/models/$(jq -r .execution_id <<<"$made")/." data/
 fi
 ls data
 
 url=http://$listen
-if curl --silent --fail --max-time 2 "$url/health" | jq -e .version >/dev/null 2>&1; then
-    say "A daemon listens on $url already: using it"
+ask() { curl --silent --show-error --noproxy '*' --max-time 300 "$@"; }
+# Whether the daemon that this script started before is still there: its pid may be another's by now.
+ours() { [ -f "$state/serve.pid" ] && [ "$(readlink "/proc/$(cat "$state/serve.pid")/exe" 2>/dev/null)" = "$(realpath "$fumehood")" ]; }
+if ours && ask "$url/settings" 2>/dev/null | jq -e .limits >/dev/null 2>&1; then
+    say "The daemon of this checkout listens on $url already: using it"
 else
+    if ask "$url/health" >/dev/null 2>&1; then
+        die "something else listens on $listen: stop it, or pass --listen 127.0.0.1:PORT"
+    fi
     say "Starting the daemon on $url"
     FUMEHOOD_API__LISTEN=$listen setsid "$fumehood" serve >"$state/serve.log" 2>&1 </dev/null &
     echo $! >"$state/serve.pid"
     for _ in $(seq 100); do
-        curl --silent --fail --max-time 2 "$url/ready" >/dev/null 2>&1 && break
+        [ "$(ask "$url/live" 2>/dev/null | jq -r .status 2>/dev/null)" = ok ] && break
         kill -0 "$(cat "$state/serve.pid")" 2>/dev/null || { cat "$state/serve.log" >&2; die "the daemon did not start"; }
         sleep 0.2
     done
 fi
-curl --silent --show-error --fail --max-time 10 "$url/ready" >/dev/null || die "the daemon is not ready: curl $url/ready tells why"
+readiness=$(ask "$url/ready") || die "the daemon does not answer; its log: $state/serve.log"
+jq -e '.status == "ready"' <<<"$readiness" >/dev/null || die "the daemon is not ready: $readiness"
 
 say "Submitting examples/train.py on data/breast_cancer"
 answer=$(jq -n --rawfile code examples/train.py \
     '{dataset_path: "data/breast_cancer", code: $code, expected_output_files: ["predictions.csv", "summary.json"]}' |
-    curl --silent --show-error --fail --max-time 300 -H 'Content-Type: application/json' -H 'Prefer: wait=200' \
-        --data-binary @- "$url/runs")
+    ask -H 'Content-Type: application/json' -H 'Prefer: wait=200' --data-binary @- "$url/runs")
+jq -e .run_id <<<"$answer" >/dev/null || die "the run was not accepted: $answer"
 jq '{run_id, status, final_metrics, prediction_artifact_reference, model_artifact_reference,
      seconds: .execution_duration, usage: .result.usage, warnings: .result.warnings}' <<<"$answer"
 jq -r '.result.stdout' <<<"$answer"
@@ -71,5 +80,5 @@ say "Artifacts in outputs/models/$(jq -r .result.execution_id <<<"$answer")"
 
 say "Done"
 echo "The daemon goes on: curl $url/runs"
-[ -f "$state/serve.pid" ] && echo "Stop it with: kill $(cat "$state/serve.pid")      (its log: $state/serve.log)"
+echo "Stop it with: kill $(cat "$state/serve.pid")      (its log: $state/serve.log)"
 echo "A program of yours, without the daemon: $fumehood run script.py --dataset DIR"

@@ -6,6 +6,7 @@
 # FUZZ_SECONDS (default 20) is how long each fuzz target runs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+script_command=$(printf '%q ' "$PWD/tests/run.sh" "$@")
 . deploy/host.sh
 
 YES=1
@@ -29,28 +30,50 @@ installed() {
     "cargo" "${1#cargo-}" --version 2>/dev/null | grep -q "$2" || cargo install --quiet --locked "$1" --version "$2"
 }
 
+# Each is called with "set -e" off, as part of a condition: every command tells its own failure.
+scripts() {
+    for script in deploy/*.sh tests/*.sh images/python/*.sh .ci/run; do
+        bash -n "$script" || return 1
+    done
+}
+
+dependencies() {
+    installed cargo-deny 0.20.2 && cargo deny --locked check bans licenses sources
+}
+
 advisories() {
     if timeout 20 git ls-remote --quiet --exit-code https://github.com/RustSec/advisory-db HEAD >/dev/null 2>&1; then
-        cargo deny --locked check advisories
+        installed cargo-deny 0.20.2 && cargo deny --locked check advisories
     else
-        echo "The advisory database is not reachable from here: advisories were NOT checked."
+        skip "advisories (their database is not reachable from here)"
     fi
 }
 
 fuzz() {
     if ! cargo +nightly --version >/dev/null 2>&1; then
-        echo "There is no nightly toolchain here, which fuzzing needs: fuzz targets were NOT run."
+        skip "fuzzing (needs a nightly toolchain: rustup toolchain install nightly)"
         return 0
     fi
-    installed cargo-fuzz 0.13.2
-    for target in $(cargo +nightly fuzz list); do
+    installed cargo-fuzz 0.13.2 || return 1
+    targets=$(cargo +nightly fuzz list) || return 1
+    for target in $targets; do
         mkdir -p "fuzz/corpus/$target"
         cargo +nightly fuzz run "$target" "fuzz/corpus/$target" "fuzz/seeds/$target" -- \
-            -max_total_time="${FUZZ_SECONDS:-20}" -timeout=10 -print_final_stats=1 2>&1 | tail -n 15
+            -max_total_time="${FUZZ_SECONDS:-20}" -timeout=10 -print_final_stats=1 >target/fuzz.log 2>&1 ||
+            { tail -n 50 target/fuzz.log; return 1; }
+        tail -n 8 target/fuzz.log
     done
 }
 
-ensure_packages curl=curl jq=jq cc=build-essential mmdebstrap=mmdebstrap git=git python3=python3 setpriv=util-linux
+# What was left out is said again at the end. A file, since steps run in subshells.
+skip() {
+    echo "$1: SKIPPED"
+    echo "$1" >>target/skipped
+}
+: >target/skipped
+
+# shellcheck disable=SC2086 # a list
+ensure_packages $basics python3=python3 setpriv=util-linux
 ensure_engine "$PWD/target/dockerd.log"
 ensure_rust
 
@@ -58,23 +81,23 @@ if [ $# -eq 0 ]; then
     step "Format" cargo fmt --all --check
     step "Lints" cargo clippy --locked --workspace --all-targets -- --deny warnings
     step "Documentation" env RUSTDOCFLAGS='--deny warnings' cargo doc --locked --workspace --no-deps --document-private-items
-    step "Scripts" bash -n deploy/quickstart.sh tests/run.sh deploy/host.sh
+    step "Scripts" scripts
     step "Unit tests" cargo test --locked --workspace --lib --bins --test tidy
-    step "Supervisor tests" cargo test --locked --package fumehood-supervisor --tests
+    step "Supervisor tests" cargo test --locked --package fumehood-supervisor --test integration
 fi
 step "Sandbox image" cargo run --locked --quiet -- image build
 # Few at a time: each has a daemon and containers of its own, and deadlines to keep.
 step "Integration tests" cargo test --locked --test integration -- --test-threads=2 "$@"
 if [ $# -eq 0 ]; then
-    installed cargo-deny 0.20.2
-    step "Dependencies" cargo deny --locked check bans licenses sources
+    step "Dependencies" dependencies
     step "Advisories" advisories
     step "Fuzzing" fuzz
 fi
 
-passed=$(grep -oE '^test result: .* ([0-9]+) passed' "$log" | grep -oE '[0-9]+ passed' | awk '{n += $1} END {print n + 0}')
-failed=$(grep -oE '[0-9]+ failed' <(grep '^test result:' "$log") | awk '{n += $1} END {print n + 0}')
+passed=$(grep -oE '^test result: .* ([0-9]+) passed' "$log" | grep -oE '[0-9]+ passed' | awk '{n += $1} END {print n + 0}') || passed=0
+failed=$(grep -oE '[0-9]+ failed' <(grep '^test result:' "$log") | awk '{n += $1} END {print n + 0}') || failed=0
 say "Result"
+while read -r what; do echo "Skipped: $what"; done <target/skipped
 [ -z "$failed_steps" ] || echo "Failed: $failed_steps"
 echo "$passed passed, $failed failed"
 [ -z "$failed_steps" ] && [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

@@ -10,8 +10,8 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, RenameFlags, Timespec, Timestamps, fchmod, fsync, futimens,
-    mkdirat, openat, renameat_with, statat,
+    AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags, Timespec, Timestamps, fchmod, flock,
+    fsync, futimens, mkdirat, openat, renameat_with, statat,
 };
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
@@ -56,6 +56,17 @@ impl OutputRoot {
         let partial = format!("{PARTIAL_PREFIX}{execution}");
         let directory = mkdirat(&models, &partial, Mode::RWXU)
             .and_then(|()| open_directory(&models, &partial))
+            .and_then(|directory| {
+                // Whoever holds the lock is at work in it: see `is_abandoned`.
+                match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+                    // Where there are no locks nothing is taken for abandoned either.
+                    Ok(()) | Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => {}
+                    Err(error) => return Err(error),
+                }
+                // Somebody tidying up can have been quicker than the lock.
+                statat(&models, &partial, AtFlags::SYMLINK_NOFOLLOW)?;
+                Ok(directory)
+            })
             .map_err(|error| self.error(error.into()))?;
         Ok(Staging {
             models,
@@ -88,6 +99,7 @@ impl OutputRoot {
                 .file_name()
                 .to_string_lossy()
                 .starts_with(PARTIAL_PREFIX)
+                && is_abandoned(&entry.path())
             {
                 remove(&entry.path());
             }
@@ -320,6 +332,13 @@ fn open_directory(parent: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
     opened
 }
 
+/// Whether nobody is at work in a staging directory: another process may be.
+fn is_abandoned(path: &Path) -> bool {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(CWD, path, flags, Mode::empty())
+        .is_ok_and(|directory| flock(&directory, FlockOperation::NonBlockingLockExclusive).is_ok())
+}
+
 fn remove(path: &Path) {
     if let Err(error) = std::fs::remove_dir_all(path) {
         warn!(%error, path = %path.display(), "a half-done artifact directory is left");
@@ -393,6 +412,18 @@ mod tests {
             .map(|e| e.unwrap().file_name())
             .collect();
         assert_eq!(left, ["exec_bbbbbbbb"]);
+    }
+
+    #[test]
+    fn what_another_process_is_at_work_in_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = OutputRoot::new(directory.path());
+        let execution = ExecutionId::random();
+        let staging = root.stage(&execution).unwrap();
+        root.prepare().unwrap();
+        store(&staging, "a", b"x");
+        staging.publish().unwrap();
+        assert!(root.published(&execution).join("a").exists());
     }
 
     #[test]

@@ -227,7 +227,9 @@ fn find_limit(facts: &Facts<'_>, exited: &Exited, ending: Ending) -> Option<Reac
         let evidence = "SIGBUS with /dev/shm full".to_owned();
         return Some(Reached::full(Limit::Memory, full, evidence));
     }
-    if let Some(refusals) = usage.process_refusals.filter(|&count| count > 0) {
+    if let Some(refusals) = usage.process_refusals.filter(|&count| count > 0)
+        && points_at(facts.stderr, ending, PROCESS_WORDS)
+    {
         let refused = counted(
             refusals,
             "new process or thread",
@@ -241,7 +243,9 @@ fn find_limit(facts: &Facts<'_>, exited: &Exited, ending: Ending) -> Option<Reac
             vec![evidence],
         ));
     }
-    if let Some((place, sizes)) = fullest(exited, facts.stderr) {
+    if let Some((place, sizes)) = fullest(exited, facts.stderr)
+        && points_at(facts.stderr, ending, DISK_WORDS)
+    {
         let evidence = format!(
             "{place} had {} of {} bytes and {} of {} inodes free at its fullest",
             sizes.free_bytes, sizes.total_bytes, sizes.free_inodes, sizes.total_inodes
@@ -299,6 +303,31 @@ fn used_bytes(fs: &Filesystem) -> u64 {
 /// Whether an error of the kernel is reported, number and text: the text alone is anybody's.
 fn mentions(stderr: &str, text: &str, errno: i32) -> bool {
     stderr.contains(&format!("[Errno {errno}] {text}"))
+}
+
+/// What programs say that were refused a process or thread.
+const PROCESS_WORDS: &[&str] = &[
+    "[Errno 11]",
+    "Resource temporarily unavailable",
+    "can't start new thread",
+    "pthread_create",
+    "fork:",
+    "retry: Resource",
+];
+
+/// What programs say that found no room.
+const DISK_WORDS: &[&str] = &["[Errno 28]", "No space left on device", "disk is full"];
+
+/// Whether a failure can be about a limit that was hit at some time: a signal and silence say
+/// nothing else, words have to be about it. A limit that was survived before an unrelated failure
+/// is a warning.
+fn points_at(stderr: &str, ending: Ending, words: &[&str]) -> bool {
+    match ending {
+        Ending::Signal(_) => true,
+        Ending::Code(_) => {
+            stderr.trim().is_empty() || words.iter().any(|word| stderr.contains(word))
+        }
+    }
 }
 
 /// What a limit did to a program that did not fail over it.

@@ -297,3 +297,22 @@ fn seconds_are_written_as_the_interface_does() {
     assert_eq!(format_seconds(120.0), "120");
     assert_eq!(format_seconds(2.5), "2.5");
 }
+
+#[test]
+fn a_limit_that_was_survived_before_an_unrelated_failure_is_a_warning() {
+    let traceback = "Traceback (most recent call last):\nKeyError: 'target'";
+    for usage in [
+        Usage {
+            process_refusals: Some(2),
+            ..Usage::default()
+        },
+        Usage {
+            workspace_fullest: fs(0, 5),
+            ..Usage::default()
+        },
+    ] {
+        let verdict = verdict(&exited(Ending::Code(1), usage), None, traceback, &[]);
+        assert_eq!(verdict.cause.kind, CauseKind::Exited, "{usage:?}");
+        assert_eq!(verdict.warnings.len(), 1);
+    }
+}
