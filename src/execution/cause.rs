@@ -6,6 +6,8 @@
 
 mod judge;
 
+mod limits;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
 

@@ -1,6 +1,6 @@
 //! The judgement on every kind of end.
 
-use fumehood_protocol::message::{StreamTotals, Usage};
+use fumehood_protocol::message::{Filesystem, StreamTotals, Usage};
 
 use super::*;
 use crate::execution::spec::Limits;
