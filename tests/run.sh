@@ -82,7 +82,7 @@ if [ $# -eq 0 ]; then
     step "Lints" cargo clippy --locked --workspace --all-targets -- --deny warnings
     step "Documentation" env RUSTDOCFLAGS='--deny warnings' cargo doc --locked --workspace --no-deps --document-private-items
     step "Scripts" scripts
-    step "Unit tests" cargo test --locked --workspace --lib --bins --test tidy
+    step "Unit tests" cargo test --locked --workspace --no-fail-fast --lib --bins --test tidy
     step "Supervisor tests" cargo test --locked --package fumehood-supervisor --test integration
 fi
 step "Sandbox image" cargo run --locked --quiet -- image build
