@@ -1,5 +1,5 @@
 //! The hardening as data, each part with its reason; engines translate it, tests attack it.
-//! The rows are those of the security bar (docs/threat-model.md).
+//! The rows are those of the security bar, security.md.
 
 use crate::execution::Limits;
 
