@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::daemon::PATIENCE;
 use crate::support::data::tree_hash;
-use crate::support::engine::{containers_of, inspect};
+use crate::support::engine::{inspect, running_containers_of};
 use crate::support::program::printed;
 use crate::support::wait::until;
 use crate::support::{Daemon, Settings};
@@ -32,14 +32,7 @@ async fn daemon_with_data() -> Daemon {
 
 /// Names of the sandboxes of a daemon whose programs can run.
 pub(crate) async fn running_sandboxes(daemon: &Daemon) -> Vec<String> {
-    let mut running = Vec::new();
-    for name in containers_of(&daemon.instance()).await {
-        let is_running = inspect(&name).await.state.unwrap_or_default().running;
-        if name.contains("exec_") && is_running == Some(true) {
-            running.push(name);
-        }
-    }
-    running
+    running_containers_of(&daemon.instance()).await
 }
 
 #[track_caller]

@@ -20,13 +20,22 @@ pub(crate) async fn docker() -> Docker {
 
 /// Names of the containers of an instance, in any state.
 pub(crate) async fn containers_of(instance: &str) -> Vec<String> {
-    let filter = HashMap::from([(
-        "label".to_owned(),
-        vec![format!("fumehood.instance={instance}")],
-    )]);
+    labelled(instance, None).await
+}
+
+/// Names of the containers of an instance in which something runs: asked for in one question, since
+/// others come and go meanwhile, such as the one that fills the supervisor's volume.
+pub(crate) async fn running_containers_of(instance: &str) -> Vec<String> {
+    labelled(instance, Some("running")).await
+}
+
+async fn labelled(instance: &str, status: Option<&str>) -> Vec<String> {
+    let label = vec![format!("fumehood.instance={instance}")];
+    let mut filters = HashMap::from([("label".to_owned(), label)]);
+    filters.extend(status.map(|status| ("status".to_owned(), vec![status.to_owned()])));
     let options = ListContainersOptions {
         all: true,
-        filters: Some(filter),
+        filters: Some(filters),
         ..Default::default()
     };
     let list = docker().await.list_containers(Some(options)).await.unwrap();

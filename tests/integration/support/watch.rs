@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Daemon;
 use super::daemon::PATIENCE;
-use super::engine::{containers_of, inspect};
+use super::engine::{containers_of, inspect, running_containers_of};
 use super::wait::until;
 
 /// Waits until a run has printed `text`; gives everything that its event stream said until then.
@@ -79,10 +79,15 @@ impl Flight {
     }
 }
 
-/// Waits for the one container of a daemon; gives its name.
+/// Waits for the one container of a daemon in which something runs; gives its name.
 pub(crate) async fn only_container(daemon: &Daemon) -> String {
     let instance = daemon.instance();
-    let names = until(PATIENCE, || containers_of(&instance), |n| n.len() == 1).await;
+    let names = until(
+        PATIENCE,
+        || running_containers_of(&instance),
+        |n| n.len() == 1,
+    )
+    .await;
     names[0].trim_start_matches('/').to_owned()
 }
 
