@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 pub use bollard::Docker;
-use bollard::models::{ContainerSummary, ContainerSummaryStateEnum, SystemInfoCgroupVersionEnum};
+use bollard::models::{ContainerSummary, SystemInfoCgroupVersionEnum};
 use bollard::query_parameters::ListContainersOptions;
 use tokio::sync::Mutex;
 use tracing::info;
@@ -193,7 +193,5 @@ fn leftover(container: ContainerSummary) -> Option<Leftover> {
     let label = container.labels?.remove(LABEL_EXECUTION)?;
     // The label is ours, but whoever may use the engine can have written it.
     let execution = ExecutionId::parse(&label)?;
-    let running = container.state != Some(ContainerSummaryStateEnum::EXITED)
-        && container.state != Some(ContainerSummaryStateEnum::CREATED);
-    Some(Leftover { execution, running })
+    Some(Leftover { execution })
 }

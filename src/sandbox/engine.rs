@@ -42,8 +42,6 @@ pub trait Engine: Send + Sync + std::fmt::Debug {
 pub struct Leftover {
     /// Whose it is.
     pub execution: ExecutionId,
-    /// Whether something in it runs.
-    pub running: bool,
 }
 
 /// What an engine says of itself.
