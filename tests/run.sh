@@ -97,6 +97,8 @@ fi
 passed=$(grep -oE '^test result: .* ([0-9]+) passed' "$log" | grep -oE '[0-9]+ passed' | awk '{n += $1} END {print n + 0}') || passed=0
 failed=$(grep -oE '[0-9]+ failed' <(grep '^test result:' "$log") | awk '{n += $1} END {print n + 0}') || failed=0
 say "Result"
+# Once more at the end, where a person or a shortened log looks first.
+awk '/^failures:$/ {shown = 1} /^test result:/ {shown = 0} shown' "$log" | tail -n 200
 while read -r what; do echo "Skipped: $what"; done <target/skipped
 [ -z "$failed_steps" ] || echo "Failed: $failed_steps"
 echo "$passed passed, $failed failed"
