@@ -40,22 +40,19 @@ pub struct ExecutionId(String);
 
 impl ExecutionId {
     const PREFIX: &str = "exec_";
+    const LENGTH: usize = 8;
 
     /// A new random id.
     #[must_use]
     pub fn random() -> Self {
-        Self(format!("{}{}", Self::PREFIX, random_name(8)))
+        Self(format!("{}{}", Self::PREFIX, random_name(Self::LENGTH)))
     }
 
     /// Reads an id from where it was stored; `None` if it is not one.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let name = text.strip_prefix(Self::PREFIX)?;
-        let valid = name.len() == 8
-            && name
-                .bytes()
-                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-        valid.then(|| Self(text.to_owned()))
+        is_random_name(name, Self::LENGTH).then(|| Self(text.to_owned()))
     }
 
     /// The id as text, safe in a file name and in a container name.
@@ -87,11 +84,7 @@ impl InstanceId {
     /// Reads an id from where it was stored; `None` if it is not one.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        let valid = text.len() == Self::LENGTH
-            && text
-                .bytes()
-                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-        valid.then(|| Self(text.to_owned()))
+        is_random_name(text, Self::LENGTH).then(|| Self(text.to_owned()))
     }
 
     /// The id as text, safe in a container name.
@@ -112,12 +105,17 @@ impl fmt::Display for InstanceId {
 #[serde(transparent)]
 pub struct ClientKey(pub String);
 
+const ALPHABET: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
+
 fn random_name(length: usize) -> String {
-    const ALPHABET: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
     let mut rng = rand::rng();
     (0..length)
         .map(|_| char::from(ALPHABET[rng.random_range(0..ALPHABET.len())]))
         .collect()
+}
+
+fn is_random_name(text: &str, length: usize) -> bool {
+    text.len() == length && text.bytes().all(|byte| ALPHABET.contains(&byte))
 }
 
 #[cfg(test)]
@@ -133,6 +131,35 @@ mod tests {
             name.bytes()
                 .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
         );
+    }
+
+    #[test]
+    fn an_id_is_read_back_and_nothing_else_is_taken_for_one() {
+        let execution = ExecutionId::random();
+        assert_eq!(ExecutionId::parse(execution.as_str()), Some(execution));
+        let instance = InstanceId::random();
+        assert_eq!(InstanceId::parse(instance.as_str()), Some(instance));
+        for text in [
+            "",
+            "exec_",
+            "exec_abc",
+            "exec_abcdefghi",
+            "exec_ABCDEFGH",
+            "exec_../../..",
+            "abcdefgh",
+        ] {
+            assert_eq!(ExecutionId::parse(text), None, "{text}");
+        }
+        for text in [
+            "",
+            "abcdefghijk",
+            "abcdefghijklm",
+            "ABCDEFGHIJKL",
+            "abc/../defgh",
+            "abcdefghijk\n",
+        ] {
+            assert_eq!(InstanceId::parse(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! supervisor does so first, to keep what was written; if it is late, the caller destroys the
 //! sandbox.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use fumehood_protocol::message::{
@@ -203,9 +204,11 @@ impl Follower<'_> {
                     };
                 }
                 () = cancel.cancelled(), if patience.is_none() => {
-                    patience = Some(Instant::now() + SUPERVISOR_GRACE);
+                    let end = Instant::now() + SUPERVISOR_GRACE;
+                    patience = Some(end);
                     // A supervisor that does not read must not hold up the end: it is late then.
-                    let sent = timeout(SUPERVISOR_GRACE, session.send(&ToSupervisor::Cancel));
+                    let end = end.min(deadline);
+                    let sent = timeout_at(end, session.send(&ToSupervisor::Cancel));
                     if let Ok(Err(error)) = sent.await {
                         return TalkEnd::Lost(error);
                     }
@@ -221,10 +224,21 @@ impl Follower<'_> {
                 Ok(other) => return TalkEnd::Lost(unexpected(&other)),
                 Err(error) => return TalkEnd::Lost(error),
             }
-            // Cut short only where the loop ends at once: half an acknowledgement is no message.
-            match timeout_at(until, session.acknowledge()).await {
-                Ok(Ok(())) | Err(_) => {}
-                Ok(Err(error)) => return TalkEnd::Lost(error),
+            // Cut short only where the talk ends at once: half an acknowledgement is no message.
+            let mut acknowledged = pin!(timeout_at(until, session.acknowledge()));
+            let outcome = tokio::select! {
+                biased;
+                outcome = &mut acknowledged => outcome,
+                () = cancel.cancelled(), if patience.is_none() => {
+                    // A supervisor that does not read this does not read a request either.
+                    match timeout(SUPERVISOR_GRACE, acknowledged).await {
+                        Ok(outcome) => outcome,
+                        Err(_) => return TalkEnd::LateOnCancel,
+                    }
+                }
+            };
+            if let Ok(Err(error)) = outcome {
+                return TalkEnd::Lost(error);
             }
         }
     }
@@ -258,3 +272,6 @@ fn unexpected(message: &FromSupervisor) -> SessionError {
         FromSupervisor::Done(_) => "Done",
     })
 }
+
+#[cfg(test)]
+mod tests;
