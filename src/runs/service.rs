@@ -32,6 +32,13 @@ use super::store::{IdempotencyKey, RunFilter, Store, StoreError};
 use crate::execution::Artifact;
 use crate::ids::{ClientKey, ExecutionId, RunId};
 
+/// How long a run may take to end after it was told to; then its end is recorded without a result.
+///
+/// More than all that the end of an execution waits for together: the supervisor, then the engine's
+/// calls that kill, look at and remove the sandbox, each up to its bound. A test of
+/// `orchestrator/conversation.rs` adds them up; what is above their sum is the disk's.
+pub const STOP_GRACE: Duration = Duration::from_secs(40);
+
 /// Carries out a run: one given program, or the loop. Implemented by `orchestrator`.
 #[async_trait]
 pub trait Orchestrator: Send + Sync + std::fmt::Debug {

@@ -1,6 +1,8 @@
 //! The engine misbehaves (bug cases BR-06, BR-08, BR-39): whose fault it was is told truly, in a
 //! bounded time, and nothing stays behind.
 
+mod late;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,7 +22,7 @@ use crate::support::{Daemon, Settings};
 const SLEEPS: &str = "import time; print('armed\\n', end=''); time.sleep(60)";
 
 /// What the daemon needs to hand a container over and to remove it.
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(30);
 
 async fn daemon_behind(proxy: &Proxy) -> Daemon {
     let daemon = Daemon::start_with(Settings {
@@ -54,6 +56,16 @@ fn assert_infrastructure(run: &Value) {
     assert_eq!(run["final_error"], why);
 }
 
+fn assert_clean_up_is_pending(result: &Value) {
+    let warnings = result["warnings"].as_array().unwrap();
+    assert!(
+        warnings
+            .iter()
+            .any(|text| text.as_str().unwrap().starts_with("Clean-up is pending")),
+        "{warnings:?}"
+    );
+}
+
 /// BR-08: no call to the engine may take its caller with it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_removal_that_the_engine_never_answers_ends_the_run_in_time_and_is_done_later() {
@@ -64,26 +76,20 @@ async fn a_removal_that_the_engine_never_answers_ends_the_run_in_time_and_is_don
         proxy.fault("POST", call, Fault::Hang);
     }
     let start = Instant::now();
-    let flight = Flight::start(&daemon, limited(SLEEPS, 1.0)).await;
+    let flight = Flight::start(&daemon, limited(SLEEPS, 3.0)).await;
     let (run, ()) = tokio::join!(flight.end(&daemon), async {
         until(PATIENCE, async || removals.count(), |count| *count > 0).await;
         let asked = Instant::now();
         assert_eq!(daemon.get("/health").await.0, 200);
         assert_eq!(daemon.get(&format!("/runs/{}", flight.id)).await.0, 200);
-        assert!(asked.elapsed() < Duration::from_secs(1));
+        assert!(asked.elapsed() < Duration::from_secs(5));
     });
     let took = start.elapsed();
-    assert!(took < Duration::from_secs(20), "{took:?}");
+    assert!(took < Duration::from_secs(40), "{took:?}");
     let result = &run["result"];
     assert_eq!(result["status"], "TIMEOUT", "{run}");
     assert_eq!(result["stdout"], "armed\n");
-    let warnings = result["warnings"].as_array().unwrap();
-    assert!(
-        warnings
-            .iter()
-            .any(|text| text.as_str().unwrap().starts_with("Clean-up is pending")),
-        "{warnings:?}"
-    );
+    assert_clean_up_is_pending(result);
     // Its uid is nobody else's as long as its container is there.
     let own_uid = "import os; print(os.getuid())";
     let meanwhile = Flight::start_until(&daemon, limited(own_uid, 10.0), "5000").await;
@@ -97,17 +103,20 @@ async fn a_removal_that_the_engine_never_answers_ends_the_run_in_time_and_is_don
 
 /// BR-08, for a run that is ended on request.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancelled_run_does_not_wait_for_a_removal_that_the_engine_never_answers() {
+async fn a_cancelled_run_keeps_its_result_when_the_engine_never_answers_its_removal() {
     let proxy = Proxy::start();
     let daemon = daemon_behind(&proxy).await;
     proxy.fault("DELETE", "/containers/", Fault::Hang);
     let flight = Flight::start_until(&daemon, limited(SLEEPS, 60.0), "armed").await;
-    let asked = Instant::now();
     let path = format!("/runs/{}/cancel", flight.id);
     assert_eq!(daemon.post(&path, &json!({})).await.0, 200);
-    let run = daemon.ended(&flight.id).await;
-    assert!(asked.elapsed() < Duration::from_secs(20), "{asked:?}");
+    // While the removal still hangs: nobody waits for it without a bound.
+    let run = flight.end(&daemon).await;
     assert_eq!(run["status"], "CANCELLED", "{run}");
+    let result = &run["result"];
+    assert_eq!(result["status"], "CANCELLED", "{run}");
+    assert_eq!(result["stdout"], "armed\n");
+    assert_clean_up_is_pending(result);
     proxy.behave();
     nothing_left(&daemon, SOON).await;
 }
@@ -154,7 +163,7 @@ async fn a_container_that_somebody_removes_ends_its_run_as_infrastructure_within
         .await
         .unwrap();
     let run = flight.end(&daemon).await;
-    assert!(removed.elapsed() < Duration::from_secs(5), "{removed:?}");
+    assert!(removed.elapsed() < Duration::from_secs(10), "{removed:?}");
     assert_infrastructure(&run);
     assert_eq!(run["result"]["stdout"], "armed\n");
     assert_works(&daemon).await;
@@ -169,7 +178,7 @@ async fn a_stream_that_breaks_during_the_execution_is_infrastructure_and_leaves_
     let broken = Instant::now();
     proxy.cut();
     let run = flight.end(&daemon).await;
-    assert!(broken.elapsed() < Duration::from_secs(5), "{broken:?}");
+    assert!(broken.elapsed() < Duration::from_secs(10), "{broken:?}");
     assert_infrastructure(&run);
     assert_eq!(run["result"]["stdout"], "armed\n");
     nothing_left(&daemon, SOON).await;
@@ -269,21 +278,21 @@ async fn an_engine_that_stands_still_delays_a_result_and_no_deadline() {
     let flight = Flight::start_until(&daemon, limited(code, 20.0), "armed").await;
     proxy.freeze(true);
     let frozen = Instant::now();
-    until(PATIENCE, async || frozen.elapsed(), |t| t.as_secs() >= 2).await;
+    until(PATIENCE, async || frozen.elapsed(), |t| t.as_secs() >= 5).await;
     proxy.freeze(false);
     let run = flight.end(&daemon).await;
     assert_eq!(run["result"]["status"], "SUCCESS", "{run}");
     assert_eq!(run["result"]["stdout"], "armed\nover\n");
     let duration = run["result"]["duration_seconds"].as_f64().unwrap();
-    assert!((0.5..2.0).contains(&duration), "{duration}");
+    assert!((0.5..5.0).contains(&duration), "{duration}");
 
     // Not thawed: the supervisor ends the program in time, seen on the host.
-    let flight = Flight::start_until(&daemon, limited(SLEEPS, 2.0), "armed").await;
+    let flight = Flight::start_until(&daemon, limited(SLEEPS, 5.0), "armed").await;
     let container = container_id(&only_container(&daemon).await).await;
     proxy.freeze(true);
     // The supervisor itself stays: it holds what the program left.
     until(
-        Duration::from_secs(3),
+        Duration::from_secs(8),
         async || processes_of(&container),
         |count| *count <= 1,
     )
@@ -340,14 +349,14 @@ async fn a_slow_creation_and_start_are_not_charged_to_the_program() {
     let proxy = Proxy::start();
     let daemon = daemon_behind(&proxy).await;
     for call in ["/containers/create", "/start"] {
-        proxy.fault("POST", call, Fault::Delay(Duration::from_secs(2)));
+        proxy.fault("POST", call, Fault::Delay(Duration::from_secs(4)));
     }
     let code = "import time; time.sleep(1); print('whole')";
-    let result = daemon.result(limited(code, 1.8)).await;
+    let result = daemon.result(limited(code, 3.8)).await;
     assert_eq!(result["status"], "SUCCESS", "{result}");
     assert_eq!(result["stdout"], "whole\n");
     let duration = result["duration_seconds"].as_f64().unwrap();
-    assert!((1.0..1.8).contains(&duration), "{duration}");
+    assert!((1.0..3.8).contains(&duration), "{duration}");
 }
 
 /// The daemon's engine calls the supervisor's volume by another name of the same length, so that

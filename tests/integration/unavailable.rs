@@ -1,6 +1,7 @@
 //! Things that are missing or in the way: each error names the thing and the remedy, and nothing
 //! half-done stays.
 
+mod read_only;
 mod starting;
 
 use std::os::unix::fs::symlink;

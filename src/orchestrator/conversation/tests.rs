@@ -7,6 +7,8 @@ use futures_util::stream;
 use tokio::io::DuplexStream;
 
 use super::*;
+use crate::runs::service::STOP_GRACE;
+use crate::sandbox::docker::client::Call;
 use crate::sandbox::engine::Channel;
 
 const LIMIT: Duration = Duration::from_secs(5);
@@ -121,4 +123,12 @@ async fn a_cancellation_just_before_the_deadline_does_not_put_it_off() {
         assert!(matches!(talk.end, TalkEnd::LateAtDeadline(_)), "{talk:?}");
         assert_took(&talk, LIMIT + SUPERVISOR_GRACE);
     }
+}
+
+/// Or the result would be given up while it is on its way.
+#[test]
+fn a_run_that_is_told_to_end_has_longer_than_all_that_its_end_waits_for() {
+    let calls = [Call::Kill, Call::Inspect, Call::Remove];
+    let bounds: Duration = calls.into_iter().map(Call::bound).sum();
+    assert!(SUPERVISOR_GRACE + bounds < STOP_GRACE);
 }

@@ -9,7 +9,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{CancelAnswer, Orchestrator, ServiceSettings, SubmitError, Submitted};
+use super::{CancelAnswer, Orchestrator, STOP_GRACE, ServiceSettings, SubmitError, Submitted};
 use crate::ids::{ClientKey, RunId};
 use crate::runs::events::{EventHub, RunEvent};
 use crate::runs::queue::FairQueue;
@@ -21,7 +21,7 @@ use crate::runs::store::{IdempotencyKey, Inserted, NewRun, Store, StoreError};
 /// Delays that nobody needs to configure.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timing {
-    /// How long a run may take to end after it was told to; then it is recorded without it.
+    /// See [`STOP_GRACE`].
     pub(super) grace: Duration,
     /// Pauses between attempts to record an end: one attempt more than there are pauses.
     pub(super) finish_pauses: [Duration; 4],
@@ -34,7 +34,7 @@ pub(super) struct Timing {
 impl Default for Timing {
     fn default() -> Self {
         Self {
-            grace: Duration::from_secs(10),
+            grace: STOP_GRACE,
             finish_pauses: [100, 500, 2000, 5000].map(Duration::from_millis),
             start_pause: Duration::from_secs(2),
             task_limit: Duration::from_secs(10),

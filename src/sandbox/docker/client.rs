@@ -63,7 +63,9 @@ impl Call {
         }
     }
 
-    fn bound(self) -> Duration {
+    /// How long the answer may take.
+    #[must_use]
+    pub fn bound(self) -> Duration {
         Duration::from_secs(match self {
             Self::Connect | Self::Describe | Self::Kill => 5,
             Self::InspectImage
