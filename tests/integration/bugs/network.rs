@@ -21,7 +21,7 @@ for h, p in t:
         socket.create_connection((h, p), timeout=20); r = "OPEN"
     except OSError as e:
         r = "failed"
-    print(h, p, r, "late" if time.time() - a > 1 else "soon", flush=True)
+    print(h, p, r, "late" if time.time() - a > 5 else "soon", flush=True)
 try:
     import urllib.request; urllib.request.urlopen("http://example.com/x.csv")
 except Exception as e:
@@ -43,5 +43,5 @@ for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
         assert!(line.ends_with("failed soon"), "{line}");
     }
     assert_eq!(lines[19], "urlopen URLError");
-    assert!(result["duration_seconds"].as_f64().unwrap() < 10.0);
+    assert!(result["duration_seconds"].as_f64().unwrap() < 20.0);
 }

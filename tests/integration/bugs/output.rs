@@ -79,7 +79,7 @@ os._exit(0)
         assert_eq!(result["status"], "SUCCESS", "{result:#}");
         assert!(result["stdout"] == expected, "the tail of stdout is lost");
         assert_eq!(result["stderr"], "TAIL-2");
-        assert!(result["duration_seconds"].as_f64().unwrap() < 10.0);
+        assert!(result["duration_seconds"].as_f64().unwrap() < 60.0);
     }
 }
 

@@ -289,7 +289,7 @@ async fn a_burst_is_answered_with_runs_or_with_try_later() {
     for (id, number) in &ids {
         let asked = Instant::now();
         assert_eq!(daemon.get(&format!("/runs/{id}")).await.0, 200);
-        assert!(asked.elapsed() < Duration::from_secs(1));
+        assert!(asked.elapsed() < Duration::from_secs(5));
         assert_eq!(daemon.ended(id).await["status"], "SUCCESS");
         let (_, episodes) = daemon.get(&format!("/runs/{id}/episodes")).await;
         let result = &episodes["episodes"][0]["execution_result_summary"];

@@ -120,7 +120,7 @@ for name, mode in (('plain', 0o600), ('program', 0o4755), ('group', 0o2676)):
 {end}
 "
         );
-        let body = json!({"code": code, "options": {"timeout_seconds": 2}});
+        let body = json!({"code": code, "options": {"timeout_seconds": 6}});
         let result = daemon.result(body).await;
         assert_eq!(result["status"], status, "{result:#}");
         assert_eq!(paths(&result["artifacts"]), ["group", "plain", "program"]);
