@@ -15,6 +15,7 @@ use sqlx::sqlite::{
 use sqlx::{ConnectOptions as _, Connection as _};
 
 use super::lock::{FileLock, no_follow};
+use super::statements;
 use crate::runs::store::StoreError;
 
 /// Marks the file as this program's, in SQLite's `application_id`: "fume".
@@ -36,7 +37,9 @@ const READERS: u32 = 4;
 pub(super) struct Opened {
     pub(super) directory: PathBuf,
     pub(super) lock: FileLock,
-    pub(super) writer: SqlitePool,
+    pub(super) writer: SqliteConnection,
+    /// Runs waiting or going on.
+    pub(super) unfinished: i64,
     pub(super) readers: SqlitePool,
 }
 
@@ -57,13 +60,13 @@ pub(super) async fn open(path: &Path) -> Result<Opened, StoreError> {
         .pragma("journal_size_limit", "67108864")
         .disable_statement_logging();
     let failed = |source| refused(&path, source);
-    let writer = pool(1)
-        .connect_with(options.clone())
+    let mut writer = options.connect().await.map_err(failed)?;
+    migrate(&mut writer).await.map_err(failed)?;
+    let unfinished = number(&mut writer, statements::COUNT_UNFINISHED)
         .await
         .map_err(failed)?;
-    migrate(&writer).await.map_err(failed)?;
     sync_directory(&directory).map_err(|error| cannot_open(&directory, error))?;
-    let readers = pool(READERS)
+    let readers = readers()
         .connect_with(options.read_only(true))
         .await
         .map_err(failed)?;
@@ -71,14 +74,15 @@ pub(super) async fn open(path: &Path) -> Result<Opened, StoreError> {
         directory,
         lock,
         writer,
+        unfinished,
         readers,
     })
 }
 
 /// A pool whose connections live as long as it does.
-fn pool(connections: u32) -> SqlitePoolOptions {
+fn readers() -> SqlitePoolOptions {
     SqlitePoolOptions::new()
-        .max_connections(connections)
+        .max_connections(READERS)
         .idle_timeout(None)
         .max_lifetime(None)
         .test_before_acquire(false)
@@ -193,7 +197,7 @@ async fn number(
     sqlx::query_scalar(query).fetch_one(connection).await
 }
 
-async fn migrate(writer: &SqlitePool) -> Result<(), sqlx::Error> {
+async fn migrate(writer: &mut SqliteConnection) -> Result<(), sqlx::Error> {
     let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await?;
     let version = number(&mut transaction, "PRAGMA user_version").await?;
     let taken = usize::try_from(version).unwrap_or(0);
@@ -220,7 +224,7 @@ fn known_version() -> i64 {
 
 /// What a failure while opening means.
 fn refused(path: &Path, source: sqlx::Error) -> StoreError {
-    match super::transaction::damage(&source) {
+    match super::failure::damage(&source) {
         Some(message) => StoreError::Corrupt(message),
         None => StoreError::Open {
             path: path.display().to_string(),
