@@ -69,7 +69,6 @@ impl Operation for Insert {
             .bind(&self.client)
             .bind(self.outline)
             .bind(self.accepted_at)
-            .bind(&self.id)
             .bind(self.request)
             .execute(&mut *batch.connection)
             .await

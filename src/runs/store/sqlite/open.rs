@@ -23,11 +23,22 @@ const APPLICATION_ID: i64 = 0x6675_6d65;
 
 /// What leads from each schema version to the next; the version is the number of steps taken.
 /// Steps that were released never change.
-const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
+const MIGRATIONS: [&str; 2] = [
+    include_str!("schema.sql"),
+    include_str!("requests_by_sequence.sql"),
+];
 
 /// How long a statement waits for a lock. There is one writer and one daemon, so only an
 /// operator's own tool can hold one.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Pages of the log after which they are copied into the database, as SQLite has it in
+/// `wal_autocheckpoint`: many commits change the same pages, and each is copied once.
+const CHECKPOINT_PAGES: &str = "4000";
+
+/// What the writer keeps in memory, as SQLite has it in `cache_size` (negative: KiB): more than the
+/// index of the ids of a million runs, because each new id goes to another page of it.
+const WRITER_CACHE: &str = "-65536";
 
 /// Connections that read. Each has a thread.
 const READERS: u32 = 4;
@@ -58,9 +69,15 @@ pub(super) async fn open(path: &Path) -> Result<Opened, StoreError> {
         .foreign_keys(true)
         .busy_timeout(BUSY_TIMEOUT)
         .pragma("journal_size_limit", "67108864")
+        .pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
         .disable_statement_logging();
     let failed = |source| refused(&path, source);
-    let mut writer = options.connect().await.map_err(failed)?;
+    let mut writer = options
+        .clone()
+        .pragma("cache_size", WRITER_CACHE)
+        .connect()
+        .await
+        .map_err(failed)?;
     migrate(&mut writer).await.map_err(failed)?;
     let unfinished = number(&mut writer, statements::COUNT_UNFINISHED)
         .await

@@ -8,11 +8,11 @@ use super::rows::COLUMNS;
 pub(super) const KEY: &str =
     "SELECT fingerprint, run_id FROM idempotency_keys WHERE client = ? AND key = ?";
 
-/// The request gets the number of its run, so that this is the one that SQLite gives back. It is
-/// not asked for by RETURNING, which makes SQLite plan for a look through all referring tables.
+/// Both get the same number, so that this is the one that SQLite gives back. It is not asked for by
+/// RETURNING, which makes SQLite plan for a look through all referring tables.
 pub(super) const INSERT_RUN: &str = "INSERT INTO runs (id, client, outline, status, accepted_at) \
      VALUES (?, ?, ?, 'QUEUED', ?); \
-     INSERT INTO requests (rowid, run_id, request) VALUES (last_insert_rowid(), ?, ?)";
+     INSERT INTO requests (sequence, request) VALUES (last_insert_rowid(), ?)";
 
 pub(super) const INSERT_KEY: &str =
     "INSERT INTO idempotency_keys (client, key, fingerprint, run_id) VALUES (?, ?, ?, ?)";
@@ -56,7 +56,7 @@ pub(super) fn run() -> String {
 }
 
 pub(super) fn complete_run() -> String {
-    format!("SELECT {COLUMNS}, request FROM runs JOIN requests ON run_id = id WHERE id = ?")
+    format!("SELECT {COLUMNS}, request FROM runs JOIN requests USING (sequence) WHERE id = ?")
 }
 
 pub(super) fn runs_with_status() -> String {

@@ -2,6 +2,8 @@
 
 mod batches;
 
+mod migrations;
+
 mod testing;
 
 use std::os::unix::fs::PermissionsExt as _;
@@ -160,7 +162,7 @@ async fn files_of_other_programs_and_newer_versions_are_refused() {
         newer,
         Err(StoreError::TooNew {
             found: 99,
-            known: 1
+            known: 2
         })
     ));
 

@@ -142,7 +142,7 @@ async fn a_failed_commit_fails_all_its_members_and_nobody_after_them() {
     let runs = [new_run("a"), new_run("a")];
     // Found out by the commit, not before.
     let violation = "PRAGMA defer_foreign_keys = ON; \
-                     INSERT INTO requests (run_id, request) VALUES ('nobody', '{}')";
+                     INSERT INTO requests (sequence, request) VALUES (999, '{}')";
     let operations = [
         insert(&store, &runs[0], 1),
         insert(&store, &runs[1], 1),
