@@ -329,3 +329,34 @@ async fn of_many_ends_at_once_one_is_written() {
     assert_eq!(written.next(), None);
     assert_eq!(store.get(id).await.unwrap(), Some(winner));
 }
+
+#[tokio::test]
+async fn the_judgements_of_many_runs_are_one_answer() {
+    let place = Place::new();
+    let store = place.open().await;
+    let mut ids = Vec::new();
+    for decisions in [&["FIX", "FINISH"][..], &[][..], &["FINISH"][..]] {
+        let id = place.insert(&store, "a").await;
+        start(&store, id).await;
+        for (decision, iteration) in decisions.iter().zip(1..) {
+            let mut judged = episode(id, iteration, &ExecutionId::random());
+            judged.judge_decision = Some((*decision).to_owned());
+            judged.judge_reason = Some("\"why\"".to_owned());
+            store.add_episode(&judged, "").await.unwrap();
+        }
+        let unjudged = episode(id, 9, &ExecutionId::random());
+        store.add_episode(&unjudged, "").await.unwrap();
+        ids.push(id);
+    }
+    let all = store.judgements(&ids).await.unwrap();
+    assert_eq!(all.len(), 3);
+    let of = |id: RunId| {
+        let own = all.iter().filter(move |one| one.run_id == id);
+        own.map(|one| (one.iteration, one.decision.as_str()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of(ids[0]), [(1, "FIX"), (2, "FINISH")]);
+    assert_eq!(of(ids[2]), [(1, "FINISH")]);
+    assert_eq!(all[0].reason.as_deref(), Some("\"why\""));
+    assert_eq!(store.judgements(&ids[..1]).await.unwrap().len(), 2);
+}

@@ -7,16 +7,16 @@
 //! nothing of the others with it. All are answered after the one commit, or all fail with it. Knows
 //! nothing of runs: what is written is the operations' affair.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use sqlx::Connection as _;
 use sqlx::sqlite::SqliteConnection;
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::batch::{Batch, Surroundings};
 use super::failure::Flushes;
@@ -48,7 +48,8 @@ pub(super) struct Writer {
     jobs: mpsc::Sender<Box<dyn Job>>,
     surroundings: Arc<Surroundings>,
     closing: CancellationToken,
-    task: Mutex<Option<JoinHandle<()>>>,
+    /// Has one task.
+    tasks: TaskTracker,
 }
 
 impl Writer {
@@ -66,12 +67,14 @@ impl Writer {
             unfinished,
             surroundings: Arc::clone(&surroundings),
         };
-        let task = tokio::spawn(work(writing, jobs, closing.clone(), lock));
+        let tasks = TaskTracker::new();
+        tasks.spawn(work(writing, jobs, closing.clone(), lock));
+        tasks.close();
         Self {
             jobs: sender,
             surroundings,
             closing,
-            task: Mutex::new(Some(task)),
+            tasks,
         }
     }
 
@@ -97,15 +100,7 @@ impl Writer {
     /// taken on any more, even if this future is dropped.
     pub(super) async fn close(&self) {
         self.closing.cancel();
-        let task = self
-            .task
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        let Some(task) = task else { return };
-        if let Err(error) = task.await {
-            tracing::error!(%error, "The writer of the store died");
-        }
+        self.tasks.wait().await;
     }
 }
 
