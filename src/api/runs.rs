@@ -15,8 +15,10 @@ use super::ApiState;
 use super::error::ApiError;
 use super::extract::{Listing, PathRun, cursor};
 use super::views::{ArtifactsView, EpisodesView, RunView};
+use crate::ids::RunId;
+use crate::runs::RunRecord;
+use crate::runs::record::Judgement;
 use crate::runs::service::CancelAnswer;
-use crate::runs::{Episode, RunRecord};
 
 /// `GET /runs/{run_id}`
 pub(super) async fn show(
@@ -24,7 +26,8 @@ pub(super) async fn show(
     PathRun(id): PathRun,
 ) -> Result<Json<RunView>, ApiError> {
     let run = state.runs.get(id).await?.ok_or(ApiError::RunNotFound)?;
-    Ok(Json(view(&state, &run).await?))
+    let judgements = judgements(&state, std::slice::from_ref(&run)).await?;
+    Ok(Json(RunView::new(&run, &judgements)))
 }
 
 /// `GET /runs/{run_id}/episodes`
@@ -59,10 +62,11 @@ pub(super) async fn list(
     let more = runs.len() > wanted;
     runs.truncate(wanted);
     let next = runs.last().filter(|_| more).map(|run| cursor(run.sequence));
-    let mut views = Vec::new();
-    for run in &runs {
-        views.push(view(&state, run).await?);
-    }
+    let judgements = judgements(&state, &runs).await?;
+    let views: Vec<RunView> = runs
+        .iter()
+        .map(|run| RunView::new(run, &judgements))
+        .collect();
     Ok(Json(json!({ "runs": views, "next_cursor": next })))
 }
 
@@ -82,15 +86,16 @@ pub(super) async fn cancel(
     }
 }
 
-async fn view(state: &ApiState, run: &RunRecord) -> Result<RunView, ApiError> {
-    // Only the loop has a judge; episodes are large, and not fetched for nothing.
-    let judged = run.request.code.is_none() && run.state.outcome().is_some();
-    let episodes: Vec<Episode> = if judged {
-        state.runs.episodes(run.id).await?
-    } else {
-        Vec::new()
-    };
-    Ok(RunView::new(run, &episodes))
+/// What was decided about the episodes of `runs`: one query for all of them, none if there is
+/// nothing to find.
+async fn judgements(state: &ApiState, runs: &[RunRecord]) -> Result<Vec<Judgement>, ApiError> {
+    // Only the loop has a judge, and only its end is shown.
+    let judged = |run: &&RunRecord| run.request.code.is_none() && run.state.outcome().is_some();
+    let ids: Vec<RunId> = runs.iter().filter(judged).map(|run| run.id).collect();
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    Ok(state.runs.judgements(&ids).await?)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::execution::{Artifact, ExecutionResult};
-use crate::runs::record::Ending;
+use crate::runs::record::{Ending, Judgement};
 use crate::runs::{Episode, RunOutcome, RunRecord};
 pub(super) use result::ResultView;
 
@@ -41,8 +41,8 @@ struct JudgeDecision {
 }
 
 impl RunView {
-    /// The run as it is; `episodes` matter only once it has ended.
-    pub(super) fn new(run: &RunRecord, episodes: &[Episode]) -> Self {
+    /// The run as it is; `judgements`, its own and perhaps others', matter only once it has ended.
+    pub(super) fn new(run: &RunRecord, judgements: &[Judgement]) -> Self {
         let mut view = Self {
             run_id: run.id.to_string(),
             status: run.state.status(),
@@ -76,18 +76,27 @@ impl RunView {
             view.model_artifact_reference = model_artifact_reference;
             view.execution_duration = execution_duration;
             view.final_error = final_error;
-            view.judge_decisions = Some(episodes.iter().filter_map(judge_decision).collect());
+            let own = judgements.iter().filter(|one| one.run_id == run.id);
+            view.judge_decisions = Some(own.map(JudgeDecision::from).collect());
         }
         view
     }
 }
 
-fn judge_decision(episode: &Episode) -> Option<JudgeDecision> {
-    Some(JudgeDecision {
-        iteration: episode.iteration,
-        decision: episode.judge_decision.clone()?,
-        reason: episode.judge_reason.clone(),
-    })
+impl From<&Judgement> for JudgeDecision {
+    fn from(judgement: &Judgement) -> Self {
+        let Judgement {
+            run_id: _,
+            iteration,
+            decision,
+            reason,
+        } = judgement.clone();
+        Self {
+            iteration,
+            decision,
+            reason,
+        }
+    }
 }
 
 /// A run that a client waited for.

@@ -4,7 +4,6 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 use tokio::task::spawn_blocking;
-use tracing::error;
 use uuid::Uuid;
 
 use super::executor::Executor;
@@ -13,8 +12,8 @@ use crate::execution::cause::{CauseKind, Limit};
 use crate::execution::{ExecutionResult, ExecutionSpec, Status};
 use crate::ids::{ExecutionId, RunId};
 use crate::runs::events::RunEvent;
-use crate::runs::record::{Ending, Episode, RunOutcome, RunRecord};
-use crate::runs::service::{Orchestrator, RunContext};
+use crate::runs::record::{Ending, Episode, RecordedEpisode, RunOutcome, RunRecord};
+use crate::runs::service::{CarriedOut, Orchestrator, RunContext};
 
 const PREDICTIONS: &str = "predictions.csv";
 const MODELS: &str = "models";
@@ -35,12 +34,8 @@ impl GivenProgram {
 
 #[async_trait]
 impl Orchestrator for GivenProgram {
-    async fn carry_out(&self, run: &RunRecord, context: &RunContext) -> RunOutcome {
-        let spec = specification(run);
-        if let Err(error) = context.journal.plan_execution(run.id, &spec.id).await {
-            error!(run.id = %run.id, error = %crate::telemetry::Chain(&error), "an execution could not be planned");
-            return RunOutcome::without_execution(Ending::Fail, error.to_string());
-        }
+    async fn carry_out(&self, run: &RunRecord, context: &RunContext) -> CarriedOut {
+        let spec = specification(run, context.first_execution.clone());
         context
             .observer
             .observe(RunEvent::ExecutionStarted(spec.id.clone()));
@@ -54,16 +49,11 @@ impl Orchestrator for GivenProgram {
             result.status.as_str(),
         ));
         let episode = episode(run.id, &spec, result);
-        if let Err(error) = context.journal.add_episode(&episode, &spec.code).await {
-            error!(run.id = %run.id, error = %crate::telemetry::Chain(&error), "an episode could not be recorded");
-            return RunOutcome {
-                iterations: 0,
-                ending: Ending::Fail,
-                final_error: Some(error.to_string()),
-                ..outcome
-            };
+        let code = spec.code;
+        CarriedOut {
+            outcome,
+            last_episode: Some(Box::new(RecordedEpisode { episode, code })),
         }
-        outcome
     }
 }
 
@@ -96,10 +86,10 @@ impl GivenProgram {
     }
 }
 
-fn specification(run: &RunRecord) -> ExecutionSpec {
+fn specification(run: &RunRecord, id: ExecutionId) -> ExecutionSpec {
     let request = &run.request;
     ExecutionSpec {
-        id: ExecutionId::random(),
+        id,
         code: request.code.clone().unwrap_or_default(),
         input_files: request.input_files.clone(),
         expected_output_files: request.expected_output_files.clone(),

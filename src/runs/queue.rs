@@ -13,11 +13,22 @@ use crate::ids::{ClientKey, RunId};
 #[error("the queue is full")]
 pub struct Full;
 
+/// A run that waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// Whose it is.
+    pub client: ClientKey,
+    /// Its place in the order of acceptance.
+    pub sequence: i64,
+    /// Its id.
+    pub id: RunId,
+}
+
 /// The waiting runs.
 #[derive(Debug)]
 pub struct FairQueue {
     /// The runs of each client that has any, in order of acceptance; never empty.
-    lanes: HashMap<ClientKey, VecDeque<RunId>>,
+    lanes: HashMap<ClientKey, VecDeque<(i64, RunId)>>,
     /// Every client that has a lane, once; the next in turn first.
     turns: VecDeque<ClientKey>,
     /// Whose each waiting run is.
@@ -37,12 +48,18 @@ impl FairQueue {
         }
     }
 
-    /// Puts a run behind the others of its client. A run that waits already stays where it is.
+    /// Puts a run behind those of its client that were accepted before it. Runs that are accepted
+    /// at the same time may come in any order. A run that waits already stays where it is.
     ///
     /// # Errors
     ///
     /// [`Full`] if there is no room.
-    pub fn push(&mut self, client: ClientKey, id: RunId) -> Result<(), Full> {
+    pub fn push(&mut self, run: Waiting) -> Result<(), Full> {
+        let Waiting {
+            client,
+            sequence,
+            id,
+        } = run;
         if self.owners.contains_key(&id) {
             return Ok(());
         }
@@ -51,37 +68,50 @@ impl FairQueue {
         }
         self.owners.insert(id, client.clone());
         match self.lanes.get_mut(&client) {
-            Some(lane) => lane.push_back(id),
+            Some(lane) => {
+                let place = lane.partition_point(|(other, _)| *other < sequence);
+                lane.insert(place, (sequence, id));
+            }
             None => {
                 self.turns.push_back(client.clone());
-                self.lanes.insert(client, VecDeque::from([id]));
+                self.lanes.insert(client, VecDeque::from([(sequence, id)]));
             }
         }
         Ok(())
     }
 
     /// Undoes [`FairQueue::pop`]: the run is the next again. It had its place, so there is room.
-    pub fn put_back(&mut self, client: ClientKey, id: RunId) {
+    pub fn put_back(&mut self, run: Waiting) {
+        let Waiting {
+            client,
+            sequence,
+            id,
+        } = run;
         if self.owners.insert(id, client.clone()).is_some() {
             return;
         }
         self.turns.retain(|turn| *turn != client);
-        self.lanes.entry(client.clone()).or_default().push_front(id);
+        let lane = self.lanes.entry(client.clone()).or_default();
+        lane.push_front((sequence, id));
         self.turns.push_front(client);
     }
 
     /// Takes the run whose turn it is.
-    pub fn pop(&mut self) -> Option<(ClientKey, RunId)> {
+    pub fn pop(&mut self) -> Option<Waiting> {
         let client = self.turns.pop_front()?;
         let lane = self.lanes.get_mut(&client)?;
-        let id = lane.pop_front()?;
+        let (sequence, id) = lane.pop_front()?;
         if lane.is_empty() {
             self.lanes.remove(&client);
         } else {
             self.turns.push_back(client.clone());
         }
         self.owners.remove(&id);
-        Some((client, id))
+        Some(Waiting {
+            client,
+            sequence,
+            id,
+        })
     }
 
     /// Takes a run out, wherever it is; tells whether it was there.
@@ -90,7 +120,7 @@ impl FairQueue {
             return false;
         };
         if let Some(lane) = self.lanes.get_mut(&client) {
-            lane.retain(|waiting| *waiting != id);
+            lane.retain(|(_, waiting)| *waiting != id);
             if lane.is_empty() {
                 self.lanes.remove(&client);
                 self.turns.retain(|turn| *turn != client);
@@ -104,7 +134,7 @@ impl FairQueue {
     #[must_use]
     pub fn position(&self, id: RunId) -> Option<usize> {
         let client = self.owners.get(&id)?;
-        let rounds = self.lanes.get(client)?.iter().position(|w| *w == id)?;
+        let rounds = self.lanes.get(client)?.iter().position(|(_, w)| *w == id)?;
         let turn = self.turns.iter().position(|turn| turn == client)?;
         let before = self.turns.iter().enumerate().map(|(other, key)| {
             let waiting = self.lanes.get(key).map_or(0, VecDeque::len);
@@ -136,10 +166,19 @@ mod tests {
         ClientKey(format!("client {name}"))
     }
 
+    /// A run of which `accepted` were before.
+    fn run(name: u8, accepted: usize) -> Waiting {
+        Waiting {
+            client: client(name),
+            sequence: i64::try_from(accepted).unwrap(),
+            id: RunId::random(),
+        }
+    }
+
     fn push(queue: &mut FairQueue, name: u8) -> RunId {
-        let id = RunId::random();
-        queue.push(client(name), id).unwrap();
-        id
+        let run = run(name, queue.len());
+        queue.push(run.clone()).unwrap();
+        run.id
     }
 
     #[test]
@@ -151,7 +190,7 @@ mod tests {
         let single = push(&mut queue, 2);
         assert_eq!(queue.position(single), Some(1));
         queue.pop();
-        assert_eq!(queue.pop(), Some((client(2), single)));
+        assert_eq!(queue.pop().unwrap().id, single);
     }
 
     #[test]
@@ -159,7 +198,7 @@ mod tests {
         let mut queue = FairQueue::new(2);
         let first = push(&mut queue, 1);
         push(&mut queue, 1);
-        assert_eq!(queue.push(client(2), RunId::random()), Err(Full));
+        assert_eq!(queue.push(run(2, 2)), Err(Full));
         assert!(queue.remove(first));
         assert!(!queue.remove(first));
         push(&mut queue, 2);
@@ -172,17 +211,29 @@ mod tests {
             push(&mut queue, name);
         }
         for _ in 0..4 {
-            let (owner, id) = queue.pop().unwrap();
-            queue.put_back(owner.clone(), id);
-            assert_eq!(queue.position(id), Some(0));
-            assert_eq!(queue.pop(), Some((owner, id)));
+            let run = queue.pop().unwrap();
+            queue.put_back(run.clone());
+            assert_eq!(queue.position(run.id), Some(0));
+            assert_eq!(queue.pop(), Some(run));
         }
         assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn runs_that_come_out_of_order_leave_in_the_order_of_acceptance() {
+        let mut queue = FairQueue::new(9);
+        for sequence in [3, 1, 2] {
+            queue.push(run(1, sequence)).unwrap();
+        }
+        let left = std::iter::from_fn(|| queue.pop()).map(|run| run.sequence);
+        assert_eq!(left.collect::<Vec<_>>(), [1, 2, 3]);
     }
 
     #[derive(Debug, Clone)]
     enum Step {
         Push(u8),
+        /// Two runs, the one that was accepted later first.
+        PushSwapped(u8),
         Pop,
         Remove(usize),
         PutBack,
@@ -191,6 +242,7 @@ mod tests {
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
             4 => (0u8..5).prop_map(Step::Push),
+            1 => (0u8..5).prop_map(Step::PushSwapped),
             2 => Just(Step::Pop),
             1 => any::<usize>().prop_map(Step::Remove),
             1 => Just(Step::PutBack),
@@ -203,16 +255,23 @@ mod tests {
             steps in prop::collection::vec(step(), 0..60),
         ) {
             let mut queue = FairQueue::new(20);
-            let mut accepted: Vec<(ClientKey, RunId)> = Vec::new();
-            for step in steps {
+            let mut accepted: Vec<Waiting> = Vec::new();
+            for (step, number) in steps.into_iter().zip((0..).step_by(2)) {
                 match step {
                     Step::Push(name) => {
-                        let id = RunId::random();
-                        if queue.push(client(name), id).is_ok() {
-                            accepted.push((client(name), id));
+                        let run = run(name, number);
+                        if queue.push(run.clone()).is_ok() {
+                            accepted.push(run);
                         } else {
                             prop_assert_eq!(queue.len(), 20);
                         }
+                    }
+                    Step::PushSwapped(name) => {
+                        let [first, second] = [run(name, number), run(name, number + 1)];
+                        let later = queue.push(second.clone());
+                        let earlier = queue.push(first.clone());
+                        accepted.extend(earlier.ok().map(|()| first));
+                        accepted.extend(later.ok().map(|()| second));
                     }
                     Step::Pop => {
                         if let Some(popped) = queue.pop() {
@@ -220,30 +279,30 @@ mod tests {
                         }
                     }
                     Step::Remove(index) if !accepted.is_empty() => {
-                        let (_, id) = accepted.remove(index % accepted.len());
-                        prop_assert!(queue.remove(id));
+                        let run = accepted.remove(index % accepted.len());
+                        prop_assert!(queue.remove(run.id));
                     }
                     Step::Remove(_) => {}
                     Step::PutBack => {
-                        if let Some((owner, id)) = queue.pop() {
-                            queue.put_back(owner, id);
+                        if let Some(run) = queue.pop() {
+                            queue.put_back(run);
                         }
                     }
                 }
                 prop_assert_eq!(queue.len(), accepted.len());
             }
             let places: HashMap<RunId, Option<usize>> =
-                accepted.iter().map(|(_, id)| (*id, queue.position(*id))).collect();
+                accepted.iter().map(|run| (run.id, queue.position(run.id))).collect();
             let mut left = Vec::new();
-            while let Some((owner, id)) = queue.pop() {
-                prop_assert_eq!(places[&id], Some(left.len()));
-                left.push((owner, id));
+            while let Some(run) = queue.pop() {
+                prop_assert_eq!(places[&run.id], Some(left.len()));
+                left.push(run);
             }
             prop_assert_eq!(left.len(), accepted.len());
             for name in 0..5 {
-                let of = |runs: &[(ClientKey, RunId)]| -> Vec<RunId> {
-                    let own = runs.iter().filter(|(owner, _)| *owner == client(name));
-                    own.map(|(_, id)| *id).collect()
+                let of = |runs: &[Waiting]| -> Vec<RunId> {
+                    let own = runs.iter().filter(|run| run.client == client(name));
+                    own.map(|run| run.id).collect()
                 };
                 prop_assert_eq!(of(&left), of(&accepted));
             }

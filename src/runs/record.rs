@@ -62,6 +62,28 @@ impl RunOutcome {
     }
 }
 
+/// An episode and what is stored with it, but never served: its program.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecordedEpisode {
+    /// The episode.
+    pub episode: Episode,
+    /// Its program.
+    pub code: String,
+}
+
+/// What the judge decided about an episode.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judgement {
+    /// The run.
+    pub run_id: RunId,
+    /// Its turn, from 1.
+    pub iteration: u32,
+    /// `FINISH` or `FIX`.
+    pub decision: String,
+    /// Why.
+    pub reason: Option<String>,
+}
+
 /// The three ways a run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

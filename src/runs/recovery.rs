@@ -14,7 +14,7 @@ use jiff::Timestamp;
 
 use super::record::{Ending, Episode, RunOutcome, RunRecord};
 use super::state::{Event, RunState};
-use super::store::{OpenExecution, Store, StoreError};
+use super::store::{Alongside, OpenExecution, Store, StoreError};
 use crate::ids::ExecutionId;
 
 /// What a run says that went on when the daemon stopped.
@@ -63,7 +63,8 @@ pub async fn recover(store: &dyn Store, cleaner: &dyn Cleaner) -> Result<Recover
             at: Timestamp::now(),
             outcome: Box::new(interrupted(&run, &episodes)),
         };
-        if let Some(Ok(ended)) = store.apply(run.id, finish).await? {
+        let ended = store.apply(run.id, finish, &Alongside::Nothing).await?;
+        if let Some(Ok(ended)) = ended {
             let status = ended.state.status();
             tracing::warn!(run.id = %run.id, status, "A run was interrupted by the daemon's end");
             recovered.interrupted_runs += 1;
@@ -172,7 +173,10 @@ mod tests {
         let cancel = Event::CancelRequested {
             at: Timestamp::now(),
         };
-        store.apply(cancelled, cancel).await.unwrap();
+        store
+            .apply(cancelled, cancel, &Alongside::Nothing)
+            .await
+            .unwrap();
         let recorded = execution(running);
         let open = execution(running);
         let stubborn = execution(cancelled);

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::inner::{Inner, Timing};
 use super::events::{EventLog, RunEvent, Subscription};
-use super::record::{Episode, RunOutcome, RunRecord};
+use super::record::{Episode, Judgement, RecordedEpisode, RunOutcome, RunRecord};
 use super::request::RunRequest;
 use super::store::{IdempotencyKey, RunFilter, Store, StoreError};
 use crate::execution::Artifact;
@@ -44,12 +44,33 @@ pub const STOP_GRACE: Duration = Duration::from_secs(40);
 pub trait Orchestrator: Send + Sync + std::fmt::Debug {
     /// Carries the run out and tells how it ended. Never panics on what a program does; ends soon
     /// after `context.cancel` is cancelled.
-    async fn carry_out(&self, run: &RunRecord, context: &RunContext) -> RunOutcome;
+    async fn carry_out(&self, run: &RunRecord, context: &RunContext) -> CarriedOut;
+}
+
+/// What an orchestrator gives back.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CarriedOut {
+    /// How the run ended.
+    pub outcome: RunOutcome,
+    /// The last episode, unless the journal has it already: recorded together with the end.
+    pub last_episode: Option<Box<RecordedEpisode>>,
+}
+
+impl From<RunOutcome> for CarriedOut {
+    /// An end with nothing left to record.
+    fn from(outcome: RunOutcome) -> Self {
+        Self {
+            outcome,
+            last_episode: None,
+        }
+    }
 }
 
 /// What an orchestrator gets besides the run.
 #[derive(Debug, Clone)]
 pub struct RunContext {
+    /// The first execution of the run, written down together with its start.
+    pub first_execution: ExecutionId,
     /// Cancelled when the run is to end.
     pub cancel: CancellationToken,
     /// Where intents and episodes are written down.
@@ -61,7 +82,7 @@ pub struct RunContext {
 /// The durable side of carrying a run out; both return after the record is on disk.
 #[async_trait]
 pub trait Journal: Send + Sync + std::fmt::Debug {
-    /// An execution is about to be created.
+    /// Another execution than the first is about to be created.
     async fn plan_execution(&self, run: RunId, execution: &ExecutionId) -> Result<(), StoreError>;
 
     /// An episode is over.
@@ -233,7 +254,26 @@ impl RunService {
     ///
     /// [`StoreError`] if the store fails.
     pub async fn artifacts(&self, id: RunId) -> Result<Vec<Artifact>, StoreError> {
-        self.inner.store.artifacts(id).await
+        let last = self.last_episode(id).await?;
+        Ok(last.map_or_else(Vec::new, |episode| episode.execution.artifacts))
+    }
+
+    /// The last episode of a run; `None` if it has none or is unknown.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if the store fails.
+    pub async fn last_episode(&self, id: RunId) -> Result<Option<Episode>, StoreError> {
+        self.inner.store.last_episode(id).await
+    }
+
+    /// What was decided about the episodes of these runs, in order of the episodes of each.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if the store fails.
+    pub async fn judgements(&self, ids: &[RunId]) -> Result<Vec<Judgement>, StoreError> {
+        self.inner.store.judgements(ids).await
     }
 
     /// Asks for a run's end. A waiting run has ended when this returns; one that is being carried
@@ -334,7 +374,7 @@ async fn owned<T>(
 ) -> Result<T, StoreError> {
     task.await.map_err(|error| {
         tracing::error!(%error, operation, "A task of the service died");
-        let source = sqlx::Error::WorkerCrashed;
+        let source = Arc::new(sqlx::Error::WorkerCrashed);
         StoreError::Failed { operation, source }
     })
 }

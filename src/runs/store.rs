@@ -6,13 +6,14 @@
 
 pub mod sqlite;
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use jiff::Timestamp;
 
-use super::record::{Episode, RunRecord};
+use super::record::{Episode, Judgement, RecordedEpisode, RunRecord};
 use super::request::RunRequest;
-use super::state::Event;
-use crate::execution::Artifact;
+use super::state::{Event, Refused};
 use crate::ids::{ClientKey, ExecutionId, RunId};
 
 /// A run that is to be kept.
@@ -43,7 +44,10 @@ pub struct IdempotencyKey {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Inserted {
     /// It is kept, under its own id.
-    New,
+    New {
+        /// Its place in the order of acceptance.
+        sequence: i64,
+    },
     /// The same key and fingerprint were there before: this is the run.
     Repeated(RunId),
     /// The same key came with another body.
@@ -70,6 +74,18 @@ pub struct OpenExecution {
     pub id: ExecutionId,
     /// Its run.
     pub run_id: RunId,
+}
+
+/// What is written down in the same transaction as the change of a run's state, or not at all.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub enum Alongside {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// This execution is about to be created: what [`Store::plan_execution`] does.
+    Execution(ExecutionId),
+    /// This episode is the run's last: what [`Store::add_episode`] does.
+    Episode(Box<RecordedEpisode>),
 }
 
 /// A failing store. Final for the operation; the caller reports it as the daemon's fault.
@@ -110,9 +126,9 @@ pub enum StoreError {
     Failed {
         /// What was to be done.
         operation: &'static str,
-        /// Why.
+        /// Why; shared by all operations that failed with one transaction.
         #[source]
-        source: sqlx::Error,
+        source: Arc<sqlx::Error>,
     },
     /// A record cannot be read back.
     #[error("a record of the store cannot be read")]
@@ -184,13 +200,15 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// The outline of every run that is `RUNNING` in the store, in order of acceptance.
     async fn running(&self) -> Result<Vec<RunRecord>, StoreError>;
 
-    /// Applies `event` to the run's state in one transaction, as one compare-and-set. Gives the
-    /// outline after it; `Err(Refused)` inside if the state machine refused; `None` if unknown.
+    /// Applies `event` to the run's state in one transaction, as one compare-and-set, and writes
+    /// down what belongs to it. Gives the outline after it; `Err(Refused)` inside if the state
+    /// machine refused; `None` if unknown.
     async fn apply(
         &self,
         id: RunId,
         event: Event,
-    ) -> Result<Option<Result<RunRecord, super::state::Refused>>, StoreError>;
+        alongside: &Alongside,
+    ) -> Result<Option<Result<RunRecord, Refused>>, StoreError>;
 
     /// Writes down that an execution is about to be created, before it is. Refused with
     /// [`StoreError::NotRunning`] unless its run is being carried out: nothing is started for a
@@ -204,8 +222,11 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// The episodes of a run, in order.
     async fn episodes(&self, id: RunId) -> Result<Vec<Episode>, StoreError>;
 
-    /// The artifacts of a run's last episode.
-    async fn artifacts(&self, id: RunId) -> Result<Vec<Artifact>, StoreError>;
+    /// The last episode of a run; `None` if it has none.
+    async fn last_episode(&self, id: RunId) -> Result<Option<Episode>, StoreError>;
+
+    /// What was decided about the episodes of these runs, in order of the episodes of each.
+    async fn judgements(&self, ids: &[RunId]) -> Result<Vec<Judgement>, StoreError>;
 
     /// Executions planned but never recorded: what a daemon that went away left open.
     async fn open_executions(&self) -> Result<Vec<OpenExecution>, StoreError>;

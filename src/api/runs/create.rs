@@ -10,12 +10,12 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tokio::time::timeout;
 
-use super::view;
+use super::judgements;
 use crate::api::ApiState;
 use crate::api::body::RequestBody;
 use crate::api::error::ApiError;
 use crate::api::extract::{Client, idempotency_key, wait};
-use crate::api::views::{ResultView, WaitedRunView};
+use crate::api::views::{ResultView, RunView, WaitedRunView};
 use crate::ids::RunId;
 use crate::runs::RunRequest;
 use crate::runs::admission::admit;
@@ -91,10 +91,11 @@ async fn waited(state: &ApiState, id: RunId, limit: Duration) -> Result<Response
     let run = run.ok_or(ApiError::RunNotFound)?;
     let mut result = None;
     if run.state.outcome().is_some() {
-        let last = state.runs.episodes(id).await?.pop();
+        let last = state.runs.last_episode(id).await?;
         result = last.map(|episode| ResultView::from(episode.execution));
     }
-    let run = view(state, &run).await?;
+    let judgements = judgements(state, std::slice::from_ref(&run)).await?;
+    let run = RunView::new(&run, &judgements);
     let applied = format!("wait={}", limit.as_secs());
     Ok((
         [(PREFERENCE_APPLIED, applied)],

@@ -10,28 +10,29 @@ use futures_util::FutureExt as _;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::inner::{Active, Inner, Stop, now};
-use super::{Journal, RunContext};
+use super::{CarriedOut, Journal, RunContext};
 use crate::execution::cause::format_seconds;
 use crate::ids::{ExecutionId, RunId};
 use crate::runs::record::{Ending, Episode, RunOutcome};
 use crate::runs::recovery::INTERRUPTED;
 use crate::runs::state::Event;
-use crate::runs::store::{OpenExecution, Store, StoreError};
+use crate::runs::store::{Alongside, OpenExecution, Store, StoreError};
 
 /// Has a started run carried out and records its end. Holds the permit all the while.
 pub(super) async fn carry_out(
     inner: Arc<Inner>,
     id: RunId,
+    execution: ExecutionId,
     active: Active,
     permit: OwnedSemaphorePermit,
 ) {
-    let outcome = outcome(&inner, id, &active).await;
-    finish(&inner, id, outcome).await;
+    let carried_out = conclude(&inner, id, execution, &active).await;
+    finish(&inner, id, carried_out).await;
     inner.active().remove(&id);
     drop(permit);
 }
 
-async fn outcome(inner: &Inner, id: RunId, active: &Active) -> RunOutcome {
+async fn conclude(inner: &Inner, id: RunId, execution: ExecutionId, active: &Active) -> CarriedOut {
     let run = match inner.store.get_complete(id).await {
         Ok(Some(run)) => run,
         Ok(None) => return broken(inner, id, "its record is gone").await,
@@ -41,6 +42,7 @@ async fn outcome(inner: &Inner, id: RunId, active: &Active) -> RunOutcome {
         }
     };
     let context = RunContext {
+        first_execution: execution,
         cancel: active.cancel.clone(),
         journal: Arc::new(StoreJournal(Arc::clone(&inner.store))),
         observer: inner.hub.open(id),
@@ -65,7 +67,7 @@ async fn outcome(inner: &Inner, id: RunId, active: &Active) -> RunOutcome {
                 Some(Stop::Timeout) => (Ending::Fail, timed_out(inner)),
                 Some(Stop::Shutdown) => (Ending::Fail, INTERRUPTED.to_owned()),
             };
-            RunOutcome::cut_short(ending, why, &episodes(inner, id).await)
+            RunOutcome::cut_short(ending, why, &episodes(inner, id).await).into()
         }
     }
 }
@@ -75,35 +77,42 @@ async fn ended_by_itself(
     inner: &Inner,
     id: RunId,
     active: &Active,
-    ended: Result<RunOutcome, Box<dyn Any + Send>>,
-) -> RunOutcome {
-    let outcome = match ended {
-        Ok(outcome) => outcome,
+    ended: Result<CarriedOut, Box<dyn Any + Send>>,
+) -> CarriedOut {
+    let CarriedOut {
+        outcome,
+        last_episode,
+    } = match ended {
+        Ok(carried_out) => carried_out,
         Err(panic) => {
             let message = panic_message(panic.as_ref());
             tracing::error!(run.id = %id, panic.message = message, "Carrying a run out panicked");
             return broken(inner, id, "a fault in the daemon, see its log").await;
         }
     };
-    if outcome.ending != Ending::Cancelled {
-        return outcome;
-    }
     let why = match active.why() {
-        Some(Stop::Client) | None => return outcome,
-        Some(Stop::Timeout) => timed_out(inner),
-        Some(Stop::Shutdown) => INTERRUPTED.to_owned(),
+        Some(Stop::Timeout) => Some(timed_out(inner)),
+        Some(Stop::Shutdown) => Some(INTERRUPTED.to_owned()),
+        Some(Stop::Client) | None => None,
     };
-    RunOutcome {
-        ending: Ending::Fail,
-        final_error: Some(why),
-        ..outcome
+    let outcome = match why {
+        Some(_) if outcome.ending == Ending::Cancelled => RunOutcome {
+            ending: Ending::Fail,
+            final_error: why,
+            ..outcome
+        },
+        Some(_) | None => outcome,
+    };
+    CarriedOut {
+        outcome,
+        last_episode,
     }
 }
 
 /// A run that the daemon failed to carry out.
-async fn broken(inner: &Inner, id: RunId, reason: &'static str) -> RunOutcome {
+async fn broken(inner: &Inner, id: RunId, reason: &'static str) -> CarriedOut {
     let why = format!("Infrastructure: the run could not be carried out: {reason}.");
-    RunOutcome::cut_short(Ending::Fail, why, &episodes(inner, id).await)
+    RunOutcome::cut_short(Ending::Fail, why, &episodes(inner, id).await).into()
 }
 
 fn timed_out(inner: &Inner) -> String {
@@ -119,17 +128,19 @@ async fn episodes(inner: &Inner, id: RunId) -> Vec<Episode> {
     })
 }
 
-/// Records the end of a run. Tried a few times: if the store fails for longer, the run stays
-/// `RUNNING` there, and the next start ends it.
-async fn finish(inner: &Inner, id: RunId, outcome: RunOutcome) {
-    let outcome = Box::new(outcome);
+/// Records the end of a run, and with it its last episode. Tried a few times: if the store fails
+/// for longer, the run stays `RUNNING` there, and the next start ends it.
+async fn finish(inner: &Inner, id: RunId, carried_out: CarriedOut) {
+    let outcome = Box::new(carried_out.outcome);
+    let last = carried_out.last_episode;
+    let last = last.map_or(Alongside::Nothing, Alongside::Episode);
     let pauses = inner.timing.finish_pauses.map(Some);
     for pause in pauses.into_iter().chain([None]) {
         let event = Event::Finish {
             at: now(),
             outcome: outcome.clone(),
         };
-        match inner.store.apply(id, event).await {
+        match inner.store.apply(id, event, &last).await {
             Ok(Some(Ok(record))) => {
                 let status = record.state.status();
                 tracing::info!(run.id = %id, status, "A run has ended");

@@ -8,17 +8,19 @@ use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::inner::{Active, Inner, now};
-use crate::ids::{ClientKey, RunId};
+use crate::ids::ExecutionId;
 use crate::runs::events::RunEvent;
+use crate::runs::queue::Waiting;
 use crate::runs::service::Observer as _;
 use crate::runs::state::Event;
+use crate::runs::store::Alongside;
 
 /// Starts runs until the service closes.
 pub(super) async fn dispatch(inner: Arc<Inner>) {
     let closing = inner.closing.clone();
     // A start is never cut off half-way: only waiting for the next one is.
-    while let Some(Some((client, id, permit))) = closing.run_until_cancelled(next(&inner)).await {
-        if start(&inner, client, id, permit).await == Started::NotRecorded {
+    while let Some(Some((run, permit))) = closing.run_until_cancelled(next(&inner)).await {
+        if start(&inner, run, permit).await == Started::NotRecorded {
             closing
                 .run_until_cancelled(tokio::time::sleep(inner.timing.start_pause))
                 .await;
@@ -27,13 +29,13 @@ pub(super) async fn dispatch(inner: Arc<Inner>) {
 }
 
 /// Waits for a permit and a run. Nothing is taken out of the queue if the future is dropped.
-async fn next(inner: &Inner) -> Option<(ClientKey, RunId, OwnedSemaphorePermit)> {
+async fn next(inner: &Inner) -> Option<(Waiting, OwnedSemaphorePermit)> {
     let permit = Arc::clone(&inner.permits).acquire_owned().await.ok()?;
     loop {
         let arrived = inner.arrived.notified();
         let turn = inner.queue().pop();
-        if let Some((client, id)) = turn {
-            return Some((client, id, permit));
+        if let Some(run) = turn {
+            return Some((run, permit));
         }
         arrived.await;
     }
@@ -46,23 +48,24 @@ enum Started {
     NotRecorded,
 }
 
-async fn start(
-    inner: &Arc<Inner>,
-    client: ClientKey,
-    id: RunId,
-    permit: OwnedSemaphorePermit,
-) -> Started {
+async fn start(inner: &Arc<Inner>, run: Waiting, permit: OwnedSemaphorePermit) -> Started {
+    let id = run.id;
     // Known before its start is recorded, so that a request to cancel always finds it.
     let active = Active::default();
     inner.active().insert(id, active.clone());
-    match inner.store.apply(id, Event::Start { at: now() }).await {
+    // Every run has a first execution: planned together with the start, it costs no flush.
+    let execution = ExecutionId::random();
+    let planned = Alongside::Execution(execution.clone());
+    let start = Event::Start { at: now() };
+    match inner.store.apply(id, start, &planned).await {
         Ok(Some(Ok(record))) => {
             tracing::info!(run.id = %id, "A run was started");
             inner
                 .hub
                 .open(id)
                 .observe(RunEvent::Status(record.state.status()));
-            let carrying = super::carry::carry_out(Arc::clone(inner), id, active, permit);
+            let inside = Arc::clone(inner);
+            let carrying = super::carry::carry_out(inside, id, execution, active, permit);
             inner.runs.spawn(carrying);
             return Started::Done;
         }
@@ -77,7 +80,7 @@ async fn start(
                 "The start of a run could not be recorded; it waits on"
             );
             inner.active().remove(&id);
-            inner.queue().put_back(client, id);
+            inner.queue().put_back(run);
             return Started::NotRecorded;
         }
         Err(error) => tracing::error!(

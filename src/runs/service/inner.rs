@@ -5,18 +5,18 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use jiff::{Timestamp, Unit};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, RwLock, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::{CancelAnswer, Orchestrator, STOP_GRACE, ServiceSettings, SubmitError, Submitted};
 use crate::ids::{ClientKey, RunId};
 use crate::runs::events::{EventHub, RunEvent};
-use crate::runs::queue::FairQueue;
+use crate::runs::queue::{FairQueue, Waiting};
 use crate::runs::request::RunRequest;
 use crate::runs::service::Observer as _;
 use crate::runs::state::{Event, RunState};
-use crate::runs::store::{IdempotencyKey, Inserted, NewRun, Store, StoreError};
+use crate::runs::store::{Alongside, IdempotencyKey, Inserted, NewRun, Store, StoreError};
 
 /// Delays that nobody needs to configure.
 #[derive(Debug, Clone, Copy)]
@@ -87,9 +87,11 @@ pub(super) struct Inner {
     pub(super) runs: TaskTracker,
     queue: Mutex<FairQueue>,
     active: Mutex<HashMap<RunId, Active>>,
-    /// Held while the store and the queue are changed together, so that the queue has the order of
-    /// acceptance and never more than the store.
-    accepting: tokio::sync::Mutex<()>,
+    /// Held while the store and the queue are changed together. Acceptances share it, so that one
+    /// flush serves many. A cancellation has it for itself, so that it meets no run that is in the
+    /// store but not yet in the queue, and no acceptance takes a place that is free in the store
+    /// but not yet in the queue.
+    accepting: RwLock<()>,
 }
 
 impl Inner {
@@ -105,7 +107,12 @@ impl Inner {
         let capacity = usize::try_from(places).unwrap_or(usize::MAX);
         let mut queue = FairQueue::new(capacity.max(waiting.len()));
         for run in &waiting {
-            if queue.push(run.client.clone(), run.id).is_ok() {
+            let place = Waiting {
+                client: run.client.clone(),
+                sequence: run.sequence,
+                id: run.id,
+            };
+            if queue.push(place).is_ok() {
                 hub.open(run.id).observe(RunEvent::Status("QUEUED"));
             }
         }
@@ -125,7 +132,7 @@ impl Inner {
             runs: TaskTracker::new(),
             queue: Mutex::new(queue),
             active: Mutex::default(),
-            accepting: tokio::sync::Mutex::default(),
+            accepting: RwLock::default(),
         }))
     }
 
@@ -135,7 +142,7 @@ impl Inner {
         client: ClientKey,
         idempotency: Option<IdempotencyKey>,
     ) -> Result<Submitted, SubmitError> {
-        let _accepting = self.accepting.lock().await;
+        let _accepting = self.accepting.read().await;
         if self.closing.is_cancelled() {
             return Err(SubmitError::ShuttingDown);
         }
@@ -148,8 +155,8 @@ impl Inner {
             idempotency,
         };
         let places = self.settings.max_unfinished();
-        match self.store.insert(&run, places).await? {
-            Inserted::New => {}
+        let sequence = match self.store.insert(&run, places).await? {
+            Inserted::New { sequence } => sequence,
             Inserted::Repeated(id) => return Ok(Submitted { id, repeated: true }),
             Inserted::KeyReused => return Err(SubmitError::KeyReused),
             Inserted::QueueFull => {
@@ -157,9 +164,14 @@ impl Inner {
                 tracing::warn!(waiting, "A run was refused: the queue is full");
                 return Err(SubmitError::QueueFull { waiting });
             }
-        }
+        };
         self.hub.open(id).observe(RunEvent::Status("QUEUED"));
-        if self.queue().push(client, id).is_err() {
+        let place = Waiting {
+            client,
+            sequence,
+            id,
+        };
+        if self.queue().push(place).is_err() {
             // The store has room for no more than the queue has, so this is a mistake of ours.
             tracing::error!(run.id = %id, "An accepted run has no place and waits for a restart");
         }
@@ -172,9 +184,9 @@ impl Inner {
     }
 
     pub(super) async fn cancel(self: Arc<Self>, id: RunId) -> Result<CancelAnswer, StoreError> {
-        let _accepting = self.accepting.lock().await;
+        let _accepting = self.accepting.write().await;
         let event = Event::CancelRequested { at: now() };
-        let record = match self.store.apply(id, event).await? {
+        let record = match self.store.apply(id, event, &Alongside::Nothing).await? {
             None => return Ok(CancelAnswer::Unknown),
             Some(Err(_already_ended)) => return Ok(CancelAnswer::AlreadyEnded),
             Some(Ok(record)) => record,

@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, mpsc};
 use uuid::Uuid;
 
 use super::inner::{Timing, now};
-use super::{Orchestrator, RunContext, RunService, ServiceSettings};
+use super::{CarriedOut, Orchestrator, RunContext, RunService, ServiceSettings};
 use crate::config::Execution;
 use crate::execution::cause::Verdict;
 use crate::execution::{Artifact, ExecutionResult};
@@ -21,7 +21,7 @@ use crate::runs::record::{Ending, Episode, RunOutcome, RunRecord};
 use crate::runs::request::{LlmMode, RunRequest};
 use crate::runs::state::Event;
 use crate::runs::store::sqlite::SqliteStore;
-use crate::runs::store::{Inserted, NewRun, Store};
+use crate::runs::store::{Alongside, Inserted, NewRun, Store};
 
 /// A directory with a store's file in it.
 pub(crate) struct Place {
@@ -43,17 +43,33 @@ impl Place {
         SqliteStore::open(&self.file()).await.unwrap()
     }
 
+    /// Commits that are in the write-ahead log: frames that carry the size of the database after
+    /// them, of the log's present generation.
+    pub(crate) fn commits(&self) -> usize {
+        let log = std::fs::read(self.directory.path().join("state/fumehood.db-wal")).unwrap();
+        let number = |at: usize| u32::from_be_bytes(log[at..at + 4].try_into().unwrap());
+        let page = usize::try_from(number(8)).unwrap();
+        let salts = &log[16..24];
+        (32..log.len())
+            .step_by(24 + page)
+            .take_while(|frame| log[frame + 8..frame + 16] == *salts)
+            .filter(|frame| number(frame + 4) != 0)
+            .count()
+    }
+
     /// Puts a run of `client` into the store.
     pub(crate) async fn insert(&self, store: &SqliteStore, client: &str) -> RunId {
         let run = new_run(client);
-        assert_eq!(store.insert(&run, 1000).await.unwrap(), Inserted::New);
+        let inserted = store.insert(&run, 1000).await.unwrap();
+        assert!(matches!(inserted, Inserted::New { .. }), "{inserted:?}");
         run.id
     }
 }
 
 pub(crate) async fn start(store: &dyn Store, id: RunId) {
     let event = Event::Start { at: now() };
-    store.apply(id, event).await.unwrap().unwrap().unwrap();
+    let started = store.apply(id, event, &Alongside::Nothing).await;
+    started.unwrap().unwrap().unwrap();
 }
 
 pub(crate) fn finish(ending: Ending) -> Event {
@@ -191,7 +207,7 @@ impl Fake {
 
 #[async_trait]
 impl Orchestrator for Fake {
-    async fn carry_out(&self, run: &RunRecord, context: &RunContext) -> RunOutcome {
+    async fn carry_out(&self, run: &RunRecord, context: &RunContext) -> CarriedOut {
         let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(now, Ordering::SeqCst);
         self.started.send(run.clone()).await.unwrap();
@@ -210,7 +226,7 @@ impl Orchestrator for Fake {
             Manner::Panics => panic!("a fault"),
         };
         self.now.fetch_sub(1, Ordering::SeqCst);
-        outcome(ending)
+        outcome(ending).into()
     }
 }
 

@@ -331,3 +331,31 @@ async fn a_start_is_on_disk_before_anything_is_carried_out() {
     let store = service.inner.store.running().await.unwrap();
     assert_eq!(store.iter().map(|run| run.id).collect::<Vec<_>>(), [id]);
 }
+
+#[tokio::test]
+async fn a_run_costs_three_commits_and_runs_accepted_at_once_share_them() {
+    let place = Place::new();
+    let (fake, mut started) = Fake::new(Manner::Obedient);
+    let mut settings = settings(1);
+    settings.max_queued_runs = 100;
+    let service = serve(Arc::new(place.open().await), &fake, settings).await;
+    let before = place.commits();
+    let id = submit(&service, "a").await;
+    fake.let_end(1);
+    ended(&service, id).await;
+    // Its acceptance, its start with its first execution, its end.
+    assert_eq!(place.commits() - before, 3);
+
+    let going_on = submit(&service, "a").await;
+    started.recv().await.unwrap();
+    assert_eq!(started.recv().await.unwrap().id, going_on);
+    let before = place.commits();
+    let waiting = join_all((0..50).map(|_| submit(&service, "a"))).await;
+    assert!(place.commits() - before < 50);
+    // The queue has the order that the store has.
+    let queued = service.inner.store.queued().await.unwrap();
+    for (place, run) in queued.iter().enumerate() {
+        assert_eq!(service.queue_position(run.id), Some(place));
+    }
+    assert_eq!(queued.len(), waiting.len());
+}

@@ -15,11 +15,10 @@ use tower::ServiceExt as _;
 
 use crate::api::{ApiParts, ApiState, Readiness, router};
 use crate::config::Config;
-use crate::ids::ExecutionId;
 use crate::runs::events::RunEvent;
-use crate::runs::record::{Ending, RunOutcome, RunRecord};
+use crate::runs::record::{Ending, RecordedEpisode, RunOutcome, RunRecord};
 use crate::runs::service::testing::episode;
-use crate::runs::service::{Orchestrator, RunContext, RunService, ServiceSettings};
+use crate::runs::service::{CarriedOut, Orchestrator, RunContext, RunService, ServiceSettings};
 use crate::runs::store::Store;
 use crate::runs::store::sqlite::SqliteStore;
 
@@ -29,12 +28,12 @@ struct Scripted;
 
 #[async_trait]
 impl Orchestrator for Scripted {
-    async fn carry_out(&self, run: &RunRecord, context: &RunContext) -> RunOutcome {
+    async fn carry_out(&self, run: &RunRecord, context: &RunContext) -> CarriedOut {
         if run.request.code.as_deref() == Some("hang SECRET") {
             context.cancel.cancelled().await;
-            return RunOutcome::without_execution(Ending::Cancelled, "as asked".to_owned());
+            return RunOutcome::without_execution(Ending::Cancelled, "as asked".to_owned()).into();
         }
-        let id = ExecutionId::random();
+        let id = context.first_execution.clone();
         context
             .observer
             .observe(RunEvent::ExecutionStarted(id.clone()));
@@ -42,22 +41,23 @@ impl Orchestrator for Scripted {
             stream: Stream::Stdout,
             bytes: b"hello".to_vec(),
         });
-        context.journal.plan_execution(run.id, &id).await.unwrap();
-        let episode = episode(run.id, 1, &id);
-        context
-            .journal
-            .add_episode(&episode, "SECRET")
-            .await
-            .unwrap();
+        let last_episode = Box::new(RecordedEpisode {
+            episode: episode(run.id, 1, &id),
+            code: "SECRET".to_owned(),
+        });
         context
             .observer
             .observe(RunEvent::ExecutionEnded(id, "SUCCESS"));
-        RunOutcome {
+        let outcome = RunOutcome {
             iterations: 1,
             final_error: None,
             final_metrics: Some(json!({"big": 1e300, "n": 5}).as_object().unwrap().clone()),
             prediction_artifact_reference: Some("exec_x/predictions.csv".to_owned()),
             ..RunOutcome::without_execution(Ending::Success, String::new())
+        };
+        CarriedOut {
+            outcome,
+            last_episode: Some(last_episode),
         }
     }
 }

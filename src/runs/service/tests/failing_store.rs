@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::*;
 use crate::runs::state::{Event, Refused};
 use crate::runs::store::sqlite::SqliteStore;
-use crate::runs::store::{Inserted, NewRun, OpenExecution};
+use crate::runs::store::{Alongside, Inserted, NewRun, OpenExecution};
 
 /// A store whose writes of starts or ends fail while they are told to.
 #[derive(Debug)]
@@ -21,6 +21,7 @@ impl Store for Failing {
         &self,
         id: RunId,
         event: Event,
+        alongside: &Alongside,
     ) -> Result<Option<Result<RunRecord, Refused>>, StoreError> {
         let fails = match event {
             Event::Start { .. } => self.starts.fetch_and(false, Ordering::SeqCst),
@@ -30,10 +31,10 @@ impl Store for Failing {
         if fails {
             return Err(StoreError::Failed {
                 operation: "do as the test wishes",
-                source: sqlx::Error::WorkerCrashed,
+                source: Arc::new(sqlx::Error::WorkerCrashed),
             });
         }
-        self.inner.apply(id, event).await
+        self.inner.apply(id, event, alongside).await
     }
 
     async fn insert(&self, run: &NewRun, max_unfinished: u32) -> Result<Inserted, StoreError> {
@@ -80,8 +81,12 @@ impl Store for Failing {
         self.inner.episodes(id).await
     }
 
-    async fn artifacts(&self, id: RunId) -> Result<Vec<Artifact>, StoreError> {
-        self.inner.artifacts(id).await
+    async fn last_episode(&self, id: RunId) -> Result<Option<Episode>, StoreError> {
+        self.inner.last_episode(id).await
+    }
+
+    async fn judgements(&self, ids: &[RunId]) -> Result<Vec<Judgement>, StoreError> {
+        self.inner.judgements(ids).await
     }
 
     async fn open_executions(&self) -> Result<Vec<OpenExecution>, StoreError> {

@@ -15,6 +15,7 @@ use sqlx::sqlite::{
 use sqlx::{ConnectOptions as _, Connection as _};
 
 use super::lock::{FileLock, no_follow};
+use super::statements;
 use crate::runs::store::StoreError;
 
 /// Marks the file as this program's, in SQLite's `application_id`: "fume".
@@ -22,11 +23,22 @@ const APPLICATION_ID: i64 = 0x6675_6d65;
 
 /// What leads from each schema version to the next; the version is the number of steps taken.
 /// Steps that were released never change.
-const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
+const MIGRATIONS: [&str; 2] = [
+    include_str!("schema.sql"),
+    include_str!("requests_by_sequence.sql"),
+];
 
 /// How long a statement waits for a lock. There is one writer and one daemon, so only an
 /// operator's own tool can hold one.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Pages of the log after which they are copied into the database, as SQLite has it in
+/// `wal_autocheckpoint`: many commits change the same pages, and each is copied once.
+const CHECKPOINT_PAGES: &str = "4000";
+
+/// What the writer keeps in memory, as SQLite has it in `cache_size` (negative: KiB): more than the
+/// index of the ids of a million runs, because each new id goes to another page of it.
+const WRITER_CACHE: &str = "-65536";
 
 /// Connections that read. Each has a thread.
 const READERS: u32 = 4;
@@ -36,7 +48,9 @@ const READERS: u32 = 4;
 pub(super) struct Opened {
     pub(super) directory: PathBuf,
     pub(super) lock: FileLock,
-    pub(super) writer: SqlitePool,
+    pub(super) writer: SqliteConnection,
+    /// Runs waiting or going on.
+    pub(super) unfinished: i64,
     pub(super) readers: SqlitePool,
 }
 
@@ -55,15 +69,21 @@ pub(super) async fn open(path: &Path) -> Result<Opened, StoreError> {
         .foreign_keys(true)
         .busy_timeout(BUSY_TIMEOUT)
         .pragma("journal_size_limit", "67108864")
+        .pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
         .disable_statement_logging();
     let failed = |source| refused(&path, source);
-    let writer = pool(1)
-        .connect_with(options.clone())
+    let mut writer = options
+        .clone()
+        .pragma("cache_size", WRITER_CACHE)
+        .connect()
         .await
         .map_err(failed)?;
-    migrate(&writer).await.map_err(failed)?;
+    migrate(&mut writer).await.map_err(failed)?;
+    let unfinished = number(&mut writer, statements::COUNT_UNFINISHED)
+        .await
+        .map_err(failed)?;
     sync_directory(&directory).map_err(|error| cannot_open(&directory, error))?;
-    let readers = pool(READERS)
+    let readers = readers()
         .connect_with(options.read_only(true))
         .await
         .map_err(failed)?;
@@ -71,14 +91,15 @@ pub(super) async fn open(path: &Path) -> Result<Opened, StoreError> {
         directory,
         lock,
         writer,
+        unfinished,
         readers,
     })
 }
 
 /// A pool whose connections live as long as it does.
-fn pool(connections: u32) -> SqlitePoolOptions {
+fn readers() -> SqlitePoolOptions {
     SqlitePoolOptions::new()
-        .max_connections(connections)
+        .max_connections(READERS)
         .idle_timeout(None)
         .max_lifetime(None)
         .test_before_acquire(false)
@@ -193,7 +214,7 @@ async fn number(
     sqlx::query_scalar(query).fetch_one(connection).await
 }
 
-async fn migrate(writer: &SqlitePool) -> Result<(), sqlx::Error> {
+async fn migrate(writer: &mut SqliteConnection) -> Result<(), sqlx::Error> {
     let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await?;
     let version = number(&mut transaction, "PRAGMA user_version").await?;
     let taken = usize::try_from(version).unwrap_or(0);
@@ -220,7 +241,7 @@ fn known_version() -> i64 {
 
 /// What a failure while opening means.
 fn refused(path: &Path, source: sqlx::Error) -> StoreError {
-    match super::transaction::damage(&source) {
+    match super::failure::damage(&source) {
         Some(message) => StoreError::Corrupt(message),
         None => StoreError::Open {
             path: path.display().to_string(),

@@ -7,7 +7,7 @@ use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
 
 use crate::ids::{ClientKey, ExecutionId, RunId};
-use crate::runs::record::{RunOutcome, RunRecord};
+use crate::runs::record::{Judgement, RunOutcome, RunRecord};
 use crate::runs::request::RunRequest;
 use crate::runs::state::RunState;
 use crate::runs::store::{OpenExecution, StoreError};
@@ -142,6 +142,17 @@ pub(super) fn open_execution(row: &SqliteRow) -> Result<OpenExecution, StoreErro
     Ok(OpenExecution {
         id: ExecutionId::parse(&id).ok_or_else(|| senseless("not the id of an execution"))?,
         run_id: run_id(&run)?,
+    })
+}
+
+/// Reads a row of [`JUDGEMENTS`](super::statements::JUDGEMENTS).
+pub(super) fn judgement(row: &SqliteRow) -> Result<Judgement, StoreError> {
+    let run: String = column(row, "run_id")?;
+    Ok(Judgement {
+        run_id: run_id(&run)?,
+        iteration: column(row, "iteration")?,
+        decision: column(row, "decision")?,
+        reason: column(row, "reason")?,
     })
 }
 

@@ -1,9 +1,16 @@
 //! The store against real files, damaged ones included.
 
+mod batches;
+
+mod migrations;
+
+mod testing;
+
 use std::os::unix::fs::PermissionsExt as _;
 
-use sqlx::ConnectOptions as _;
-use sqlx::sqlite::SqliteConnectOptions;
+use futures_util::future::join_all;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{ConnectOptions as _, Connection as _};
 
 use super::*;
 use crate::runs::record::Ending;
@@ -18,10 +25,19 @@ fn key(text: &str, fingerprint: &str) -> Option<IdempotencyKey> {
     })
 }
 
-async fn second_connection(place: &Place) -> sqlx::SqliteConnection {
+fn is_new(inserted: &Inserted) -> bool {
+    matches!(inserted, Inserted::New { .. })
+}
+
+/// A setting of the connection that writes.
+async fn pragma(store: &SqliteStore, name: &'static str) -> String {
+    store.writer.run(testing::Pragma(name)).await.unwrap()
+}
+
+async fn second_connection(place: &Place, read_only: bool) -> SqliteConnection {
     let options = SqliteConnectOptions::new()
         .filename(place.file())
-        .read_only(true);
+        .read_only(read_only);
     options.connect().await.unwrap()
 }
 
@@ -64,24 +80,15 @@ async fn what_was_answered_is_on_disk_for_everybody() {
     let place = Place::new();
     let store = place.open().await;
     let id = place.insert(&store, "a").await;
-    let mut other = second_connection(&place).await;
+    let mut other = second_connection(&place, true).await;
     let status: String = sqlx::query_scalar("SELECT status FROM runs WHERE id = ?")
         .bind(id.to_string())
         .fetch_one(&mut other)
         .await
         .unwrap();
     assert_eq!(status, "QUEUED");
-    let (mode, synchronous): (String, i64) = (
-        sqlx::query_scalar("PRAGMA journal_mode")
-            .fetch_one(&store.writer)
-            .await
-            .unwrap(),
-        sqlx::query_scalar("PRAGMA synchronous")
-            .fetch_one(&store.writer)
-            .await
-            .unwrap(),
-    );
-    assert_eq!((mode.as_str(), synchronous), ("wal", 2));
+    assert_eq!(pragma(&store, "journal_mode").await, "wal");
+    assert_eq!(pragma(&store, "synchronous").await, "2");
 }
 
 #[tokio::test]
@@ -143,18 +150,19 @@ async fn a_damaged_or_foreign_file_is_refused_and_left_as_it_was() {
 #[tokio::test]
 async fn files_of_other_programs_and_newer_versions_are_refused() {
     let place = Place::new();
-    let store = place.open().await;
+    place.open().await.close().await;
+    let mut other = second_connection(&place, false).await;
     sqlx::raw_sql("PRAGMA user_version = 99")
-        .execute(&store.writer)
+        .execute(&mut other)
         .await
         .unwrap();
-    store.close().await;
+    other.close().await.unwrap();
     let newer = SqliteStore::open(&place.file()).await;
     assert!(matches!(
         newer,
         Err(StoreError::TooNew {
             found: 99,
-            known: 1
+            known: 2
         })
     ));
 
@@ -182,10 +190,10 @@ async fn keys_belong_to_a_client_and_a_body() {
         ..new_run(name)
     };
     let first = with("a", key("k", "1"));
-    assert_eq!(store.insert(&first, 2).await.unwrap(), Inserted::New);
+    assert!(is_new(&store.insert(&first, 2).await.unwrap()));
+    let second = with("b", key("k", "2"));
+    assert!(is_new(&store.insert(&second, 2).await.unwrap()));
     for (run, expected) in [
-        (with("b", key("k", "2")), Inserted::New),
-        // The queue is full from here on.
         (with("a", key("k", "1")), Inserted::Repeated(first.id)),
         (with("a", key("k", "2")), Inserted::KeyReused),
         (with("a", key("l", "1")), Inserted::QueueFull),
@@ -205,19 +213,20 @@ async fn keys_belong_to_a_client_and_a_body() {
     }
     // A refused run leaves its key free.
     let later = with("a", key("l", "3"));
-    assert_eq!(store.insert(&later, 3).await.unwrap(), Inserted::New);
+    assert!(is_new(&store.insert(&later, 3).await.unwrap()));
 }
 
 #[tokio::test]
 async fn nothing_new_is_accepted_on_a_disk_that_is_nearly_full() {
     let place = Place::new();
-    let mut store = place.open().await;
+    let store = place.open().await;
     let running = place.insert(&store, "a").await;
-    store.space_floor = u64::MAX;
+    store.surroundings.set_space_floor(u64::MAX);
     let refused = store.insert(&new_run("a"), 9).await;
     assert!(matches!(refused, Err(StoreError::LowSpace { .. })));
     start(&store, running).await;
-    let ended = store.apply(running, finish(Ending::Success)).await;
+    let ended = store.apply(running, finish(Ending::Success), &Alongside::Nothing);
+    let ended = ended.await;
     assert!(ended.unwrap().unwrap().is_ok());
 }
 
@@ -225,9 +234,7 @@ async fn nothing_new_is_accepted_on_a_disk_that_is_nearly_full() {
 async fn after_a_failed_flush_nothing_more_is_written() {
     let place = Place::new();
     let store = place.open().await;
-    store
-        .unflushed
-        .store(true, std::sync::atomic::Ordering::Relaxed);
+    store.surroundings.flushes.give_up();
     let refused = store.insert(&new_run("a"), 9).await;
     assert!(matches!(refused, Err(StoreError::Unflushed)));
 }
@@ -293,13 +300,10 @@ async fn episodes_and_executions_belong_to_runs_that_are_carried_out() {
     let second = episode(id, 2, &ExecutionId::random());
     store.add_episode(&second, "print(2)").await.unwrap();
     assert_eq!(store.episodes(id).await.unwrap(), [first, second.clone()]);
-    assert_eq!(
-        store.artifacts(id).await.unwrap(),
-        second.execution.artifacts
-    );
+    assert_eq!(store.last_episode(id).await.unwrap(), Some(second));
 
     let ended = store
-        .apply(id, finish(Ending::Fail))
+        .apply(id, finish(Ending::Fail), &Alongside::Nothing)
         .await
         .unwrap()
         .unwrap();
@@ -316,8 +320,8 @@ async fn of_many_ends_at_once_one_is_written() {
     start(&store, id).await;
     let endings = [Ending::Success, Ending::Fail, Ending::Cancelled];
     let attempts = endings.iter().cycle().take(12);
-    let answers =
-        futures_util::future::join_all(attempts.map(|e| store.apply(id, finish(*e)))).await;
+    let attempts = attempts.map(|e| store.apply(id, finish(*e), &Alongside::Nothing));
+    let answers = join_all(attempts).await;
     let mut written = answers
         .into_iter()
         .filter_map(|answer| answer.unwrap().unwrap().ok());
@@ -327,20 +331,32 @@ async fn of_many_ends_at_once_one_is_written() {
 }
 
 #[tokio::test]
-async fn an_index_serves_the_hot_paths() {
+async fn the_judgements_of_many_runs_are_one_answer() {
     let place = Place::new();
     let store = place.open().await;
-    for query in [
-        "SELECT id FROM runs WHERE status = 'QUEUED' ORDER BY sequence",
-        "SELECT count(*) FROM runs WHERE status IN ('QUEUED', 'RUNNING')",
-        "SELECT id FROM runs WHERE status = 'FAIL' AND sequence < 9 ORDER BY sequence DESC",
-    ] {
-        let plan: Vec<(i64, i64, i64, String)> =
-            sqlx::query_as(&format!("EXPLAIN QUERY PLAN {query}"))
-                .fetch_all(&store.readers)
-                .await
-                .unwrap();
-        assert_eq!(plan.len(), 1, "{plan:?}");
-        assert!(plan[0].3.contains("runs_by_status (status="), "{plan:?}");
+    let mut ids = Vec::new();
+    for decisions in [&["FIX", "FINISH"][..], &[][..], &["FINISH"][..]] {
+        let id = place.insert(&store, "a").await;
+        start(&store, id).await;
+        for (decision, iteration) in decisions.iter().zip(1..) {
+            let mut judged = episode(id, iteration, &ExecutionId::random());
+            judged.judge_decision = Some((*decision).to_owned());
+            judged.judge_reason = Some("\"why\"".to_owned());
+            store.add_episode(&judged, "").await.unwrap();
+        }
+        let unjudged = episode(id, 9, &ExecutionId::random());
+        store.add_episode(&unjudged, "").await.unwrap();
+        ids.push(id);
     }
+    let all = store.judgements(&ids).await.unwrap();
+    assert_eq!(all.len(), 3);
+    let of = |id: RunId| {
+        let own = all.iter().filter(move |one| one.run_id == id);
+        own.map(|one| (one.iteration, one.decision.as_str()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of(ids[0]), [(1, "FIX"), (2, "FINISH")]);
+    assert_eq!(of(ids[2]), [(1, "FINISH")]);
+    assert_eq!(all[0].reason.as_deref(), Some("\"why\""));
+    assert_eq!(store.judgements(&ids[..1]).await.unwrap().len(), 2);
 }

@@ -1,0 +1,131 @@
+//! Every statement on a path that runs take, so that one test can ask SQLite for the plan of each.
+//!
+//! Where two statements stand in one text they are sent together: each way to the connection's
+//! thread and back costs more than most statements.
+
+use super::rows::COLUMNS;
+
+pub(super) const KEY: &str =
+    "SELECT fingerprint, run_id FROM idempotency_keys WHERE client = ? AND key = ?";
+
+/// Both get the same number, so that this is the one that SQLite gives back. It is not asked for by
+/// RETURNING, which makes SQLite plan for a look through all referring tables.
+pub(super) const INSERT_RUN: &str = "INSERT INTO runs (id, client, outline, status, accepted_at) \
+     VALUES (?, ?, ?, 'QUEUED', ?); \
+     INSERT INTO requests (sequence, request) VALUES (last_insert_rowid(), ?)";
+
+pub(super) const INSERT_KEY: &str =
+    "INSERT INTO idempotency_keys (client, key, fingerprint, run_id) VALUES (?, ?, ?, ?)";
+
+pub(super) const UPDATE_STATE: &str = "UPDATE runs SET status = ?, cancel_requested = ?, started_at = ?, ended_at = ?, outcome = ? \
+     WHERE sequence = ? AND status = ? AND status IN ('QUEUED', 'RUNNING')";
+
+pub(super) const STATUS: &str = "SELECT status FROM runs WHERE id = ?";
+
+pub(super) const INSERT_EXECUTION: &str =
+    "INSERT INTO executions (id, run_id, state) VALUES (?, ?, 'OPEN')";
+
+pub(super) const INSERT_EPISODE: &str = "INSERT INTO episodes (run_id, iteration, episode, code) VALUES (?, ?, ?, ?); \
+     UPDATE executions SET state = 'RECORDED' WHERE id = ? AND state = 'OPEN'";
+
+pub(super) const ABANDON_EXECUTION: &str =
+    "UPDATE executions SET state = 'ABANDONED' WHERE id = ? AND state = 'OPEN'";
+
+pub(super) const OPEN_EXECUTIONS: &str = "SELECT id, run_id FROM executions WHERE state = 'OPEN'";
+
+pub(super) const EPISODES: &str =
+    "SELECT episode FROM episodes WHERE run_id = ? ORDER BY iteration";
+
+pub(super) const LAST_EPISODE: &str =
+    "SELECT episode FROM episodes WHERE run_id = ? ORDER BY iteration DESC LIMIT 1";
+
+/// Its parameter is a JSON list of runs. Takes out of an episode what is needed, because a page of
+/// runs can have a hundred megabytes of episodes.
+pub(super) const JUDGEMENTS: &str = "SELECT run_id, iteration, \
+     json_extract(episode, '$.judge_decision') AS decision, \
+     json_extract(episode, '$.judge_reason') AS reason FROM episodes \
+     WHERE run_id IN (SELECT value FROM json_each(?)) AND decision IS NOT NULL \
+     ORDER BY run_id, iteration";
+
+/// Only asked when the store is opened; the writer counts on from there.
+pub(super) const COUNT_UNFINISHED: &str =
+    "SELECT count(*) FROM runs WHERE status IN ('QUEUED', 'RUNNING')";
+
+pub(super) fn run() -> String {
+    format!("SELECT {COLUMNS} FROM runs WHERE id = ?")
+}
+
+pub(super) fn complete_run() -> String {
+    format!("SELECT {COLUMNS}, request FROM runs JOIN requests USING (sequence) WHERE id = ?")
+}
+
+pub(super) fn runs_with_status() -> String {
+    format!("SELECT {COLUMNS} FROM runs WHERE status = ? ORDER BY sequence")
+}
+
+/// A page of the list. Its parameters are those of the parts it has, in order: status, the
+/// sequence number before which it ends, the limit.
+pub(super) fn page(with_status: bool, with_end: bool) -> String {
+    let status = if with_status { " AND status = ?" } else { "" };
+    let end = if with_end { " AND sequence < ?" } else { "" };
+    format!("SELECT {COLUMNS} FROM runs WHERE true{status}{end} ORDER BY sequence DESC LIMIT ?")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::runs::service::testing::Place;
+
+    use super::*;
+
+    fn all() -> Vec<String> {
+        let fixed = [
+            KEY,
+            INSERT_RUN,
+            INSERT_KEY,
+            UPDATE_STATE,
+            STATUS,
+            INSERT_EXECUTION,
+            INSERT_EPISODE,
+            ABANDON_EXECUTION,
+            OPEN_EXECUTIONS,
+            EPISODES,
+            LAST_EPISODE,
+            JUDGEMENTS,
+            COUNT_UNFINISHED,
+        ];
+        let pages = [(false, false), (false, true), (true, false), (true, true)];
+        let made = [run(), complete_run(), runs_with_status()]
+            .into_iter()
+            .chain(pages.map(|(with_status, with_end)| page(with_status, with_end)));
+        fixed
+            .iter()
+            .map(|text| (*text).to_owned())
+            .chain(made)
+            .flat_map(|text| text.split(';').map(str::to_owned).collect::<Vec<_>>())
+            .collect()
+    }
+
+    #[tokio::test]
+    async fn no_statement_reads_a_whole_table_or_sorts() {
+        let place = Place::new();
+        let store = place.open().await;
+        for statement in all() {
+            let plan: Vec<(i64, i64, i64, String)> =
+                sqlx::query_as(&format!("EXPLAIN QUERY PLAN {statement}"))
+                    .fetch_all(&store.readers)
+                    .await
+                    .unwrap();
+            for (.., step) in plan {
+                // The first page of the list goes along the rows from the last one and stops at
+                // its limit; the open executions are all that their index has.
+                let sound = step.starts_with("SEARCH")
+                    || (step == "SCAN runs" && statement == page(false, false))
+                    || step == "SCAN executions USING INDEX executions_open"
+                    || (statement == JUDGEMENTS
+                        && ["LIST SUBQUERY 1", "SCAN json_each VIRTUAL TABLE INDEX 1:"]
+                            .contains(&step.as_str()));
+                assert!(sound, "{statement}: {step}");
+            }
+        }
+    }
+}
