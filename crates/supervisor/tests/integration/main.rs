@@ -8,9 +8,12 @@
 )]
 
 mod harness;
+mod interpreter;
 mod running;
 mod output;
 mod preparing;
+mod waiting;
+mod fidelity;
 mod artifacts;
 mod resuming;
 mod isolation;
