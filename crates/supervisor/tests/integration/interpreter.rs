@@ -66,6 +66,25 @@ pub(crate) fn preload(start: &Start, modules: &[&str]) -> Preload {
     }
 }
 
+/// Puts these modules where the host's interpreter finds libraries.
+pub(crate) fn with_modules(modules: &[(&str, &str)], arguments: &[&str]) -> Sandbox {
+    // The host's control group counts the other tests, too.
+    let mut script = "mount -t tmpfs none /sys/fs/cgroup\n\
+        mount -t tmpfs none /usr/lib/python3/dist-packages; cd /usr/lib/python3/dist-packages\n"
+        .to_owned();
+    for (name, text) in modules {
+        script.push_str(&format!("cat > {name}.py <<'END'\n{text}\nEND\n"));
+    }
+    let mut sandbox = Sandbox::customized(&script, arguments);
+    sandbox.ready();
+    sandbox
+}
+
+/// Whether an interpreter waits with everything loaded.
+pub(crate) fn is_waiting(preloaded: &Preloaded) -> bool {
+    preloaded.waiting && preloaded.problems.is_empty()
+}
+
 impl Sandbox {
     /// Asks for an interpreter and gives the answer.
     pub(crate) fn preload(&mut self, request: Preload) -> Preloaded {

@@ -12,6 +12,7 @@ mod interpreter;
 mod running;
 mod output;
 mod preparing;
+mod preloading;
 mod waiting;
 mod fidelity;
 mod artifacts;
