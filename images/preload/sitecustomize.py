@@ -161,11 +161,6 @@ def would_import_otherwise(preloaded):
 
 def start_anew(environment):
     """Replaces this process by a plain start of the same command."""
-    import signal
-
-    # What CPython ignores would stay ignored.
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_DFL)
     arguments = read("/proc/self/cmdline").split(b"\0")[:-1]
     os.execvpe(arguments[0], arguments, environment)
 

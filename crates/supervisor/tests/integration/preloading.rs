@@ -2,7 +2,7 @@
 
 use fumehood_protocol::ToSupervisor;
 
-use crate::harness::Sandbox;
+use crate::harness::{Sandbox, limits};
 use crate::interpreter::{is_waiting, preload, start_script, with_modules};
 
 #[test]
@@ -49,6 +49,23 @@ fn what_a_module_prints_at_import_is_not_the_programs() {
         (finished.text(), &finished.stderr[..]),
         ("text\n", &b"error\n"[..])
     );
+}
+
+#[test]
+fn what_a_module_starts_at_import_is_a_plain_child() {
+    let starting =
+        "import os; os.system('ls /proc/self/fd > out/descriptors; env > out/variables')";
+    let start = start_script();
+    let mut sandbox = with_modules(&[("starting", starting)], &[]);
+    assert!(is_waiting(&sandbox.preload(preload(&start, &["starting"]))));
+    sandbox.run(start, "print('over')");
+    sandbox.finish();
+    let collected = sandbox.collect(limits());
+    let content = |path| String::from_utf8_lossy(collected.content(path)).into_owned();
+    // The last one is the list itself.
+    assert_eq!(content("out/descriptors"), "0\n1\n2\n3\n");
+    assert!(content("out/variables").contains("LANG=C.UTF-8\n"));
+    assert!(!content("out/variables").contains("PYTHONPATH"));
 }
 
 #[test]

@@ -87,13 +87,15 @@ fn only_the_program_that_was_waited_for_is_run() {
         sandbox.auto_ack = false;
         let interpreter = sandbox.programs()[0];
         change(&mut start);
-        sandbox.write("script.py", b"print('ran')");
+        sandbox.write("script.py", b"open('out/ran', 'w')");
         sandbox.send(&ToSupervisor::Start(start));
         let failed = sandbox.failure();
         assert_eq!(failed.step, "start");
         assert!(failed.message.contains(reason), "{failed:?}");
         // The end of the stream tells it that nobody needs it.
         assert_ends(interpreter);
+        let ran = format!("/proc/{}/root/mnt/work/out", sandbox.supervisor());
+        assert_eq!(std::fs::read_dir(ran).unwrap().count(), 0, "the script ran");
     }
 }
 
@@ -160,6 +162,17 @@ fn the_time_of_waiting_is_not_the_programs() {
     assert_eq!(exited.ended_by, EndedBy::Deadline);
     let wall = exited.wall_microseconds;
     assert!((1_000_000..2_000_000).contains(&wall), "{wall}");
+}
+
+#[test]
+fn modules_count_their_time_from_the_start() {
+    let start = start_script();
+    let mut sandbox = Sandbox::waiting(&start, &["logging"]);
+    assert!(sandbox.next_within(Duration::from_secs(3)).is_none());
+    let script = "import logging
+print(0 <= logging.makeLogRecord({}).relativeCreated < 2500)";
+    sandbox.run(start, script);
+    assert_eq!(sandbox.finish().text(), "True\n");
 }
 
 #[test]
