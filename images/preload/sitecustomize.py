@@ -12,7 +12,9 @@ The conversation, over the inherited descriptor 3, in lines:
     here         "here", when this module runs
     here         "problem NAME: CLASS" for each module that cannot be imported
     here         "ready"
-    supervisor   one byte: go; or the end of the stream: nobody needs this interpreter
+    supervisor   "go", and for each limit to lower: its number, the soft and the hard limit;
+                 or the end of the stream: nobody needs this interpreter
+    here         "gone", when the limits are in force
 
 What has to hold: a program finds nothing that a plain start would not have given it, except that
 the modules named, and what they import, are loaded. Hence nothing is imported here but `os` and
@@ -136,6 +138,31 @@ def top_level_names():
     return {name.partition(".")[0] for name in sys.modules}
 
 
+def wait_for_the_word():
+    """Waits for the word to go; gives the limits that came with it."""
+    heard = b""
+    while not heard.endswith(b"\n"):
+        more = os.read(LINK, 4096)
+        if not more:
+            os._exit(0)
+        heard += more
+    numbers = [int(word) for word in heard.split()[1:]]
+    return [numbers[first:first + 3] for first in range(0, len(numbers), 3)]
+
+
+def lower(limits):
+    """Sets limits of this process: nobody else in the sandbox is allowed to."""
+    if not limits:
+        return
+    was_loaded = "resource" in sys.modules
+    import resource
+
+    for number, soft, hard in limits:
+        resource.setrlimit(number, (soft, hard))
+    if not was_loaded:
+        del sys.modules["resource"]
+
+
 def would_import_otherwise(preloaded):
     """Whether a plain start would find other modules than those that are loaded.
 
@@ -188,8 +215,8 @@ def wait_for_the_program():
     preloaded = top_level_names() - before
     say("ready")
 
-    if not os.read(LINK, 1):
-        os._exit(0)
+    lower(wait_for_the_word())
+    say("gone")
     os.close(LINK)
     end_silence(copies)
     if would_import_otherwise(preloaded):

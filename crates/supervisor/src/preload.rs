@@ -15,8 +15,8 @@ use crate::error::Fatal;
 use crate::program::{self, Command, Program, failed};
 use crate::reap::Children;
 use crate::settings::Settings;
-use crate::sys::files;
-use crate::sys::process::{self, WaitStatus};
+use crate::sys::process::{self, ResourceLimit, WaitStatus};
+use crate::sys::{self, files};
 use crate::workspace::Workspace;
 
 /// The variable that leads the interpreter to our file.
@@ -30,6 +30,9 @@ const MAX_SAID_BYTES: usize = 256 << 10;
 
 /// How long an interpreter may live on that has closed its link.
 const END_BOUND: Duration = Duration::from_secs(1);
+
+/// From the word to go to the answer.
+const GO_BOUND: Duration = Duration::from_secs(10);
 
 /// An interpreter on its way to its program.
 #[derive(Debug)]
@@ -190,21 +193,44 @@ impl Interpreter {
                 message: self.last_words(status),
             });
         }
-        let mut limits = program::file_limits(start.limits.files());
+        let mut limits = Vec::new();
+        if start.limits.files() != self.request.limits {
+            limits = program::file_limits(start.limits.files());
+        }
         // The kernel counts from the start of the process. A part of a second goes to the program.
         let spent = used.as_secs() + u64::from(used.subsec_nanos() > 0);
         let seconds = start.limits.cpu_seconds;
         let seconds = seconds.map(|seconds| seconds.saturating_add(spent));
         limits.extend(seconds.map(program::cpu_limit));
-        for limit in limits {
-            limit.apply_to(pid).map_err(failed("prlimit"))?;
-        }
         let started = Instant::now();
-        (&self.link).write_all(b"g").map_err(failed("start"))?;
+        if let Err(error) = self.send_off(&limits) {
+            process::kill_child(pid);
+            return Err(failed("start")(error));
+        }
         Ok(Program {
             started,
             ..self.program
         })
+    }
+
+    /// Says the word, and waits within a bound of its own until the limits are in force: the
+    /// interpreter sets them itself, since no process of the sandbox may set those of another.
+    fn send_off(&self, limits: &[ResourceLimit]) -> io::Result<()> {
+        let mut word = "go".to_owned();
+        for limit in limits {
+            // What Python takes for a limit ends here.
+            let [soft, hard] = [limit.soft, limit.hard].map(|value| value.min(i64::MAX as u64));
+            word.push_str(&format!(" {} {soft} {hard}", limit.resource));
+        }
+        word.push('\n');
+        (&self.link).write_all(word.as_bytes())?;
+        let mut set = [sys::interest(Some(self.link.as_fd()), libc::POLLIN)];
+        sys::poll(&mut set, Some(GO_BOUND))?;
+        let mut answer = [0; 16];
+        match (&self.link).read(&mut answer)? {
+            count if &answer[..count] == b"gone\n" => Ok(()),
+            _ => Err(io::Error::other("the interpreter does not go")),
+        }
     }
 
     /// Whether it is what a plain start of this would have become.

@@ -244,16 +244,6 @@ impl ResourceLimit {
         // SAFETY: `wanted` is valid for the call.
         check(unsafe { libc::setrlimit(self.resource, &wanted) }).map(drop)
     }
-
-    /// Sets the limit of another process of our user, which cannot raise it again.
-    pub(crate) fn apply_to(self, pid: libc::pid_t) -> io::Result<()> {
-        let wanted = libc::rlimit {
-            rlim_cur: self.soft,
-            rlim_max: self.hard,
-        };
-        // SAFETY: `wanted` is valid for the call; the old limit is not asked for.
-        check(unsafe { libc::prlimit(pid, self.resource, &wanted, ptr::null_mut()) }).map(drop)
-    }
 }
 
 /// CPU time that all threads of a process have used, without that of its children.

@@ -211,3 +211,19 @@ fn a_sitecustomize_of_the_images_own_is_imported_as_in_a_plain_start() {
         }
     }
 }
+
+#[test]
+fn limits_that_come_with_the_start_leave_no_trace() {
+    let mut start = start_script();
+    let request = preload(&start, &[]);
+    start.limits.open_files = 100;
+    start.limits.cpu_seconds = Some(50);
+    for name in ["start_state", "no_sitecustomize", "descriptors"] {
+        let (mut plain, mut waited) = (Sandbox::new(), Sandbox::new());
+        plain.ready();
+        waited.ready();
+        assert!(waited.preload(request.clone()).waiting);
+        let plain = shown(plain, start.clone(), files(name));
+        assert_eq!(plain, shown(waited, start.clone(), files(name)), "{name}");
+    }
+}
