@@ -133,6 +133,8 @@ impl Collector {
                 return Ok(Progress::Complete);
             }
             FromSupervisor::Ready(_)
+            | FromSupervisor::Preloaded(_)
+            | FromSupervisor::Dataset(_)
             | FromSupervisor::Started(_)
             | FromSupervisor::Output(_)
             | FromSupervisor::Exited(_)

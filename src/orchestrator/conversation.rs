@@ -261,6 +261,8 @@ impl Follower<'_> {
 fn unexpected(message: &FromSupervisor) -> SessionError {
     SessionError::OutOfPlace(match message {
         FromSupervisor::Ready(_) => "Ready",
+        FromSupervisor::Preloaded(_) => "Preloaded",
+        FromSupervisor::Dataset(_) => "Dataset",
         FromSupervisor::Started(_) => "Started",
         FromSupervisor::Output(_) => "Output",
         FromSupervisor::Exited(_) => "Exited",

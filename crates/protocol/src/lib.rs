@@ -11,11 +11,12 @@
 //!
 //! ```text
 //! supervisor: Ready
-//! daemon:     Write* Start
+//! daemon:     (Write | Look)* [Preload (Write | Look)*] Start
+//! supervisor: a Dataset for each Look, Preloaded for Preload   (Start comes after Preloaded)
 //! supervisor: Started Output* Exited            (or Failed: the program never ran)
 //! daemon:     Collect
 //! supervisor: (Entry Chunk* EntryEnd | Entry Chunk* Skipped | Skipped)* Done
-//! daemon:     Ack (at any time), Cancel (between Start and Exited)
+//! daemon:     Ack (at any time), Cancel (before Exited)
 //! ```
 //!
 //! An `Entry` that is ended by `Skipped` of the same path could not be delivered whole; the
@@ -30,6 +31,13 @@
 //! the daemon drops what it reads until it has seen the token ([`resume::TokenScanner`]). The token
 //! is random and never shown to the program, so no output can imitate it.
 //!
+//! # An interpreter that waits
+//!
+//! After `Preload` the supervisor starts the program's command before there is a program: the
+//! interpreter imports modules and waits ([`preload`]). `Start` with the same command lets it go on;
+//! clocks and counters begin then. A supervisor whose waiting interpreter ends leaves, and one that
+//! hears nothing for two hours before `Start` leaves, too: its daemon is gone.
+//!
 //! # Compatibility
 //!
 //! [`VERSION`] grows when a message changes its meaning. New fields are optional and
@@ -37,6 +45,7 @@
 
 pub mod frame;
 pub mod message;
+pub mod preload;
 pub mod resume;
 
 pub use frame::{Decoder, Frame, FrameError, MAX_BODY_BYTES, encode};
@@ -44,7 +53,7 @@ pub use message::{FromSupervisor, ToSupervisor};
 pub use resume::ResumeToken;
 
 /// The protocol's version, sent in [`message::Ready`].
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// How many bytes of unacknowledged frames the supervisor keeps. It produces no artifact
 /// frames while the window is full.

@@ -4,13 +4,20 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ResumeToken;
+pub use crate::preload::{FileLimits, Preload, Preloaded};
 
 /// From the daemon to the supervisor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToSupervisor {
     /// Appends bytes to a file of the workspace; before `Start` only.
     Write(WriteFile),
-    /// Starts the program. Once only.
+    /// Starts an interpreter that waits for `Start`. Once only, before `Start`, which must not be
+    /// sent until this was answered by `Preloaded`.
+    Preload(Preload),
+    /// Asks for a look at the data set's place as it is now; before `Start` only. Answered by
+    /// `Dataset`.
+    Look,
+    /// Starts the program, or lets the waiting interpreter run it. Once only.
     Start(Start),
     /// Every frame up to this sequence number has been taken.
     Ack(u64),
@@ -56,12 +63,24 @@ pub struct Start {
 pub struct ProgramLimits {
     /// Wall clock from the start of the program, in milliseconds.
     pub wall_milliseconds: u64,
-    /// CPU time per process (`RLIMIT_CPU`), in seconds.
+    /// CPU time per process (`RLIMIT_CPU`), in seconds. What a waiting interpreter has used before
+    /// `Start` does not count; its children may then use as much more.
     pub cpu_seconds: Option<u64>,
     /// Size of one file (`RLIMIT_FSIZE`), in bytes.
     pub file_size_bytes: u64,
     /// Open files per process (`RLIMIT_NOFILE`).
     pub open_files: u64,
+}
+
+impl ProgramLimits {
+    /// Those that are not about time.
+    #[must_use]
+    pub fn files(&self) -> FileLimits {
+        FileLimits {
+            file_size_bytes: self.file_size_bytes,
+            open_files: self.open_files,
+        }
+    }
 }
 
 /// How much of each output stream is forwarded; the rest is counted and discarded.
@@ -97,6 +116,10 @@ pub struct CollectLimits {
 pub enum FromSupervisor {
     /// The sandbox waits for a program. Always the first message.
     Ready(Ready),
+    /// The answer to `Preload`.
+    Preloaded(Preloaded),
+    /// The answer to `Look`: the data set, if one is mounted at `/data`.
+    Dataset(Option<DatasetMount>),
     /// The program's process has replaced itself by the program.
     Started(Started),
     /// Output of the program.
@@ -251,11 +274,12 @@ pub struct StreamTotals {
 /// What the program used, as read inside the sandbox. `None`: the kernel does not tell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// CPU time of the program and all its descendants, in microseconds.
+    /// CPU time of the program and all its descendants since its start, in microseconds.
     pub cpu_microseconds: u64,
-    /// Peak memory charged to the sandbox, tmpfs and page cache included, in bytes.
+    /// Peak memory charged to the sandbox, tmpfs, page cache and preloaded libraries included, in
+    /// bytes.
     pub peak_memory_bytes: Option<u64>,
-    /// Largest resident set of one process, in bytes.
+    /// Largest resident set of one process, in bytes, libraries that were preloaded included.
     pub peak_resident_bytes: u64,
     /// Processes killed because the memory limit was reached.
     pub memory_kills: Option<u64>,

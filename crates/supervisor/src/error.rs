@@ -19,6 +19,9 @@ pub(crate) enum Fatal {
     Frame(FrameError),
     /// The daemon sent a message that has no meaning at this point.
     Protocol(String),
+    /// The interpreter that waits for a program is lost, so this sandbox is not what it was said
+    /// to be.
+    Interpreter(String),
     /// A system call failed without which nothing works.
     Io(&'static str, io::Error),
 }
@@ -34,7 +37,7 @@ impl Fatal {
         match self {
             Self::Arguments(_) => 64,
             Self::Frame(_) | Self::Protocol(_) => 65,
-            Self::NotInit | Self::Refused(_) => 70,
+            Self::NotInit | Self::Refused(_) | Self::Interpreter(_) => 70,
             Self::Io(..) => 71,
         }
     }
@@ -50,12 +53,17 @@ impl fmt::Display for Fatal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotInit => f.write_str("refuses to run: it must be PID 1 of a sandbox"),
-            Self::Arguments(what) => write!(f, "{what}; usage: [--workspace DIR] [--dataset DIR]"),
+            Self::Arguments(what) => write!(
+                f,
+                "{what}; usage: [--workspace DIR] [--dataset DIR] [--preload DIR] \
+                 [--importing-seconds N] [--preparing-seconds N]"
+            ),
             Self::Refused(what) => write!(f, "refuses to run: {what}"),
             Self::Frame(error) => {
                 write!(f, "malformed input: {error}")?;
                 std::error::Error::source(error).map_or(Ok(()), |source| write!(f, ": {source}"))
             }
+            Self::Interpreter(what) => write!(f, "the interpreter is lost: {what}"),
             Self::Protocol(what) => write!(f, "protocol error: {what}"),
             Self::Io(step, error) => write!(f, "{step}: {error}"),
         }

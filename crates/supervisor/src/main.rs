@@ -4,17 +4,21 @@
 //! runtime, no unbounded buffer. All `unsafe` is in [`sys`].
 
 mod error;
-mod roots;
+mod settings;
 mod ready;
 mod inbox;
 mod outbox;
 mod workspace;
 mod program;
+mod preload;
+mod preparing;
 mod reap;
 mod output;
 mod watch;
 mod walk;
 mod run;
+mod leave;
+mod state;
 mod supervisor;
 mod sys;
 
@@ -35,12 +39,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn supervise() -> Result<supervisor::Leave, Fatal> {
+fn supervise() -> Result<leave::Leave, Fatal> {
     // 1. Refuse every place but a sandbox: later on everything in sight is killed.
     if std::process::id() != 1 {
         return Err(Fatal::NotInit);
     }
-    let roots = roots::Roots::from_arguments(std::env::args_os().skip(1))?;
+    let settings = settings::Settings::from_arguments(std::env::args_os().skip(1))?;
 
     // 2. Close the doors before anything foreign runs. Not dumpable: the program has our uid and
     //    could else open our descriptors through /proc and speak in our name.
@@ -51,10 +55,10 @@ fn supervise() -> Result<supervisor::Leave, Fatal> {
     let signals = process::child_signals().map_err(Fatal::io("signalfd"))?;
 
     // 3. Look at what the engine has really made of the sandbox, and say it.
-    let workspace = workspace::Workspace::open(&roots.workspace)?;
-    let facts = ready::facts(&roots, &workspace)?;
+    let workspace = workspace::Workspace::open(&settings.workspace)?;
+    let facts = ready::facts(&settings, &workspace)?;
 
     // 4. Everything else is one loop around poll, until the result has been taken. When this
     //    function returns, the kernel ends whatever is left in the sandbox.
-    supervisor::Supervisor::new(workspace, signals, facts)?.run()
+    supervisor::Supervisor::new(settings, workspace, signals, facts)?.run()
 }

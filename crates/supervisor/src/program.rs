@@ -7,13 +7,26 @@ use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use fumehood_protocol::message::{Failed, ProgramLimits, Start};
+use fumehood_protocol::message::{Failed, FileLimits};
 
 use crate::sys::{self, files, process};
 use sys::process::{Fork, ResourceLimit, StringArray};
 
 /// Size asked for of each output pipe: fewer switches between the program and us.
 const PIPE_BYTES: libc::c_int = 1 << 20;
+
+/// The number under which a program finds its end of a [`Command::link`].
+const LINK: libc::c_int = 3;
+
+/// What to start.
+#[derive(Debug)]
+pub(crate) struct Command<'a> {
+    pub(crate) arguments: &'a [String],
+    pub(crate) environment: &'a [(String, String)],
+    pub(crate) limits: Vec<ResourceLimit>,
+    /// Inherited as [`LINK`]; without one the program has its three streams only.
+    pub(crate) link: Option<OwnedFd>,
+}
 
 /// A started program.
 #[derive(Debug)]
@@ -30,6 +43,7 @@ enum Step {
     Session,
     Streams,
     Directory,
+    Link,
     Signals,
     Limits,
     Execute,
@@ -42,10 +56,11 @@ const EXECUTE_BOUND: Duration = Duration::from_secs(10);
 const PROGRAM_NICE: libc::c_int = 10;
 
 impl Step {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Session,
         Self::Streams,
         Self::Directory,
+        Self::Link,
         Self::Signals,
         Self::Limits,
         Self::Execute,
@@ -56,6 +71,7 @@ impl Step {
             Self::Session => "setsid",
             Self::Streams => "dup2",
             Self::Directory => "chdir",
+            Self::Link => "dup2 of the link",
             Self::Signals => "sigprocmask",
             Self::Limits => "setrlimit",
             Self::Execute => "execve",
@@ -64,15 +80,17 @@ impl Step {
 }
 
 /// Starts the program in `directory`.
-pub(crate) fn start(request: &Start, directory: BorrowedFd<'_>) -> Result<Program, Failed> {
-    let image = Image::new(request)?;
+pub(crate) fn start(command: &Command<'_>, directory: BorrowedFd<'_>) -> Result<Program, Failed> {
+    let image = Image::new(command)?;
     let here = files::working_directory();
     let null =
         files::open_at(here, c"/dev/null", libc::O_RDONLY, 0).map_err(failed("/dev/null"))?;
     let (stdout, child_stdout) = output_pipe().map_err(failed("pipe"))?;
     let (stderr, child_stderr) = output_pipe().map_err(failed("pipe"))?;
-    let (report, child_report) = sys::pipe().map_err(failed("pipe"))?;
-    let limits = limits(&request.limits);
+    let (report, child_report) = report_pipe().map_err(failed("pipe"))?;
+    let link = command.link.as_ref();
+    let link = link.map(|link| sys::duplicate_from(link.as_fd(), LINK + 1));
+    let link = link.transpose().map_err(failed("fcntl"))?;
 
     let started = Instant::now();
     let child = Child {
@@ -80,7 +98,8 @@ pub(crate) fn start(request: &Start, directory: BorrowedFd<'_>) -> Result<Progra
         stdout: child_stdout,
         stderr: child_stderr,
         directory,
-        limits: &limits,
+        link,
+        limits: &command.limits,
         image: &image,
     };
     let pid = match process::fork().map_err(failed("fork"))? {
@@ -112,20 +131,20 @@ struct Image {
 }
 
 impl Image {
-    fn new(request: &Start) -> Result<Self, Failed> {
+    fn new(command: &Command<'_>) -> Result<Self, Failed> {
         let invalid = |what: &str| Failed {
             step: "start".to_owned(),
             errno: libc::EINVAL,
             message: what.to_owned(),
         };
-        let program = request
+        let program = command
             .arguments
             .first()
             .filter(|program| !program.is_empty())
             .ok_or_else(|| invalid("no program is named"))?;
-        let paths = request.environment.iter().find(|(name, _)| name == "PATH");
+        let paths = command.environment.iter().find(|(name, _)| name == "PATH");
         let candidates = candidates(program, paths.map_or("", |(_, value)| value));
-        let environment = request.environment.iter().map(|(name, value)| {
+        let environment = command.environment.iter().map(|(name, value)| {
             if name.is_empty() || name.contains('=') {
                 None
             } else {
@@ -141,7 +160,7 @@ impl Image {
         };
         Ok(Self {
             candidates: strings(candidates)?,
-            arguments: StringArray::new(strings(request.arguments.clone())?),
+            arguments: StringArray::new(strings(command.arguments.to_vec())?),
             environment: StringArray::new(strings(environment)?),
         })
     }
@@ -174,25 +193,28 @@ fn candidates(program: &str, paths: &str) -> Vec<String> {
         .collect()
 }
 
-/// The limits that every process of the program has. The hard CPU limit, which kills, is a
-/// second above the soft one, which the program can see coming.
-fn limits(limits: &ProgramLimits) -> Vec<ResourceLimit> {
+/// The limits that every process of the program has, except that of CPU time.
+pub(crate) fn file_limits(limits: FileLimits) -> Vec<ResourceLimit> {
     let fixed = |resource, value| ResourceLimit {
         resource,
         soft: value,
         hard: value,
     };
-    let mut list = vec![
+    vec![
         fixed(libc::RLIMIT_CORE, 0),
         fixed(libc::RLIMIT_FSIZE, limits.file_size_bytes),
         fixed(libc::RLIMIT_NOFILE, limits.open_files),
-    ];
-    list.extend(limits.cpu_seconds.map(|seconds| ResourceLimit {
+    ]
+}
+
+/// The limit of CPU time. The hard one, which kills, is a second above the soft one, which the
+/// program can see coming.
+pub(crate) fn cpu_limit(seconds: u64) -> ResourceLimit {
+    ResourceLimit {
         resource: libc::RLIMIT_CPU,
         soft: seconds,
         hard: seconds.saturating_add(1),
-    }));
-    list
+    }
 }
 
 /// Everything the child uses; it allocates only for its best-effort step.
@@ -201,6 +223,7 @@ struct Child<'a> {
     stdout: OwnedFd,
     stderr: OwnedFd,
     directory: BorrowedFd<'a>,
+    link: Option<OwnedFd>,
     limits: &'a [ResourceLimit],
     image: &'a Image,
 }
@@ -226,6 +249,11 @@ impl Child<'_> {
         }
         if let Err(error) = process::change_directory(self.directory) {
             return (Step::Directory, error);
+        }
+        if let Some(link) = &self.link
+            && let Err(error) = process::duplicate_onto(link.as_fd(), LINK)
+        {
+            return (Step::Link, error);
         }
         if let Err(error) = process::reset_signals() {
             return (Step::Signals, error);
@@ -254,6 +282,13 @@ fn output_pipe() -> io::Result<(File, OwnedFd)> {
     let _ = sys::set_pipe_size(ours.as_fd(), PIPE_BYTES);
     sys::set_nonblocking(ours.as_fd())?;
     Ok((File::from(ours), theirs))
+}
+
+/// A pipe for [`read_report`]: our end, and the child's. It puts its link under a number that
+/// nothing it still needs may have.
+fn report_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (ours, theirs) = sys::pipe()?;
+    Ok((ours, sys::duplicate_from(theirs.as_fd(), LINK + 1)?))
 }
 
 /// Waits until exec has closed the report pipe, or an error has come through it. Has a bound of its

@@ -8,12 +8,12 @@ use std::fs;
 use fumehood_protocol::message::{DatasetMount, Ready};
 
 use crate::error::Fatal;
-use crate::roots::Roots;
+use crate::settings::Settings;
 use crate::sys::files::{self, Kind};
 use crate::workspace::Workspace;
 
 /// Reads all facts. Must run before any foreign program.
-pub(crate) fn facts(roots: &Roots, workspace: &Workspace) -> Result<Ready, Fatal> {
+pub(crate) fn facts(settings: &Settings, workspace: &Workspace) -> Result<Ready, Fatal> {
     let status = fs::read_to_string("/proc/self/status").map_err(Fatal::io("/proc/self/status"))?;
     let status = Status::parse(&status)?;
     let devices = fs::read_to_string("/proc/net/dev").map_err(Fatal::io("/proc/net/dev"))?;
@@ -29,7 +29,7 @@ pub(crate) fn facts(roots: &Roots, workspace: &Workspace) -> Result<Ready, Fatal
             .map_err(Fatal::io("statvfs(/)"))?
             .read_only,
         network_interfaces: interfaces(&devices),
-        dataset: dataset(&roots.dataset)?,
+        dataset: dataset(&settings.dataset)?,
         workspace: workspace
             .filesystem()
             .map_err(Fatal::io("statvfs of the workspace"))?,
@@ -92,8 +92,8 @@ fn interfaces(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// What is mounted at the place of the data set, if it exists.
-fn dataset(path: &CStr) -> Result<Option<DatasetMount>, Fatal> {
+/// What is mounted at the place of the data set now, if it exists.
+pub(crate) fn dataset(path: &CStr) -> Result<Option<DatasetMount>, Fatal> {
     let here = files::working_directory();
     let status = match files::status_at(here, path) {
         Ok(status) => status,

@@ -10,7 +10,8 @@ use fumehood_protocol::{FromSupervisor, MAX_PAYLOAD_BYTES};
 use crate::error::Fatal;
 use crate::outbox::Outbox;
 use crate::output::{self, Pump};
-use crate::program;
+use crate::preload::Interpreter;
+use crate::program::{self, Command, Program};
 use crate::reap::Children;
 use crate::sys::process::WaitStatus;
 use crate::watch::Watch;
@@ -58,14 +59,42 @@ impl Run {
         workspace
             .prepare()
             .map_err(program::failed("prepare the workspace"))?;
-        let watch = Watch::begin(workspace);
-        let program = program::start(request, workspace.as_fd())?;
+        let mut limits = program::file_limits(request.limits.files());
+        limits.extend(request.limits.cpu_seconds.map(program::cpu_limit));
+        let command = Command {
+            arguments: &request.arguments,
+            environment: &request.environment,
+            limits,
+            link: None,
+        };
+        let watch = Watch::begin(workspace, Duration::ZERO);
+        let program = program::start(&command, workspace.as_fd())?;
+        Ok(Self::new(request, program, watch))
+    }
+
+    /// Lets the interpreter that waits run the program: everything is counted from now on.
+    pub(crate) fn resume(
+        request: &Start,
+        interpreter: Interpreter,
+        workspace: &Workspace,
+        children: &mut Children,
+    ) -> Result<Self, Failed> {
+        workspace
+            .prepare()
+            .map_err(program::failed("prepare the workspace"))?;
+        let used = interpreter.cpu_time()?;
+        let watch = Watch::begin(workspace, used);
+        let program = interpreter.go(request, used, children)?;
+        Ok(Self::new(request, program, watch))
+    }
+
+    fn new(request: &Start, program: Program, watch: Watch) -> Self {
         let tail = usize::try_from(request.output.tail_bytes)
             .unwrap_or(usize::MAX)
             .min(MAX_PAYLOAD_BYTES);
         let head = request.output;
         let wall = Duration::from_millis(request.limits.wall_milliseconds);
-        Ok(Self {
+        Self {
             pid: program.pid,
             started: program.started,
             deadline: program.started.checked_add(wall),
@@ -79,7 +108,7 @@ impl Run {
             phase: Phase::Running {
                 look_at: program.started,
             },
-        })
+        }
     }
 
     /// Says that the program runs.

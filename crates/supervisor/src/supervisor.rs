@@ -1,20 +1,23 @@
-//! Owns the one loop and the state of the conversation: what each message of the daemon means
-//! now, and when the supervisor may leave.
+//! Owns the one loop: what each message of the daemon means now, and when the supervisor may leave.
 
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
-use fumehood_protocol::message::{CollectLimits, Ready, Start, WriteFile};
+use fumehood_protocol::message::{CollectLimits, Failed, Preload, Ready, Start, WriteFile};
 use fumehood_protocol::{FromSupervisor, ResumeToken, ToSupervisor};
 
 use crate::error::Fatal;
 use crate::inbox::Inbox;
+use crate::leave::Leave;
 use crate::outbox::Outbox;
+use crate::preparing::Preparing;
 use crate::program;
+use crate::ready;
 use crate::reap::Children;
-use crate::run::Run;
+use crate::settings::Settings;
+use crate::state::State;
 use crate::sys;
 use crate::walk::{Step, Walk};
 use crate::workspace::Workspace;
@@ -32,44 +35,10 @@ const RETRY: Duration = Duration::from_millis(500);
 /// How long a failure to prepare is kept; the hold of `Start` is not known by then.
 const HOLD_BEFORE_START: Duration = Duration::from_secs(60);
 
-/// Where the conversation is.
-#[derive(Debug)]
-enum State {
-    /// Input files are written; waits for `Start`.
-    Preparing,
-    /// The program runs.
-    Running(Box<Run>),
-    /// The program is over; waits for `Collect`.
-    Holding,
-    /// The artifacts are on their way.
-    Collecting(Box<Walk>),
-    /// Nothing else will be said; leaves when this frame is acknowledged.
-    Finished { last: u64, collected: bool },
-}
-
-/// Why the supervisor leaves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Leave {
-    /// The daemon has everything.
-    Acknowledged,
-    /// The daemon did not want it after all, or was gone before the start.
-    Unused,
-    /// Nobody came for the result.
-    HoldExpired,
-}
-
-impl Leave {
-    pub(crate) fn exit_code(self) -> u8 {
-        match self {
-            Self::Acknowledged | Self::Unused => 0,
-            Self::HoldExpired => 75,
-        }
-    }
-}
-
 /// The supervisor.
 #[derive(Debug)]
 pub(crate) struct Supervisor {
+    settings: Settings,
     workspace: Workspace,
     children: Children,
     input: File,
@@ -86,7 +55,12 @@ pub(crate) struct Supervisor {
 }
 
 impl Supervisor {
-    pub(crate) fn new(workspace: Workspace, signals: OwnedFd, facts: Ready) -> Result<Self, Fatal> {
+    pub(crate) fn new(
+        settings: Settings,
+        workspace: Workspace,
+        signals: OwnedFd,
+        facts: Ready,
+    ) -> Result<Self, Fatal> {
         let now = Instant::now();
         let input = io::stdin()
             .as_fd()
@@ -101,13 +75,14 @@ impl Supervisor {
         let mut outbox = Outbox::new(now);
         outbox.push(&FromSupervisor::Ready(facts))?;
         Ok(Self {
+            settings,
             workspace,
             children: Children::new(signals),
             input: File::from(input),
             output: File::from(output),
             inbox: Inbox::default(),
             outbox,
-            state: State::Preparing,
+            state: State::Preparing(Preparing::default()),
             token: None,
             hold: HOLD_BEFORE_START,
             held_since: now,
@@ -135,21 +110,22 @@ impl Supervisor {
     /// Waits until something can be done. Nothing else in the supervisor waits, except the
     /// bounded moments of starting and ending the program.
     fn wait(&self, now: Instant) -> Result<(), Fatal> {
-        let (signals, [stdout, stderr]) = match &self.state {
-            State::Running(run) => (Some(self.children.signals().as_fd()), run.pipes()),
+        let (children, readable) = match &self.state {
+            State::Running(run) => (true, run.pipes()),
+            State::Preparing(preparing) => (preparing.has_interpreter(), [preparing.link(), None]),
             // Whatever ends now is nobody's business any more.
-            State::Preparing | State::Holding | State::Collecting(_) | State::Finished { .. } => {
-                (None, [None, None])
-            }
+            State::Holding | State::Collecting(_) | State::Finished { .. } => (false, [None, None]),
         };
+        let signals = children.then_some(self.children.signals().as_fd());
+        let [first, second] = readable;
         let reading = self.input_closed_until.is_none_or(|until| now >= until);
         let writing = self.outbox.wants_to_write(now);
         let mut set = [
             sys::interest(reading.then_some(self.input.as_fd()), libc::POLLIN),
             sys::interest(writing.then_some(self.output.as_fd()), libc::POLLOUT),
             sys::interest(signals, libc::POLLIN),
-            sys::interest(stdout, libc::POLLIN),
-            sys::interest(stderr, libc::POLLIN),
+            sys::interest(first, libc::POLLIN),
+            sys::interest(second, libc::POLLIN),
         ];
         let timeout = self.wake_at().map(|at| at.saturating_duration_since(now));
         sys::poll(&mut set, timeout).map_err(Fatal::io("poll"))
@@ -158,8 +134,13 @@ impl Supervisor {
     /// When to go on although nothing has happened.
     fn wake_at(&self) -> Option<Instant> {
         let state = match &self.state {
-            State::Preparing => None,
-            State::Running(_) if self.children.pending() => Some(self.held_since),
+            State::Preparing(_) | State::Running(_) if self.children.pending() => {
+                Some(self.held_since)
+            }
+            State::Preparing(preparing) => {
+                let forgotten = self.held_since.checked_add(self.settings.preparing);
+                [preparing.wake_at(), forgotten].into_iter().flatten().min()
+            }
             State::Running(run) => run.wake_at(&self.outbox),
             State::Collecting(_) if self.outbox.has_room_for_artifact() => Some(self.held_since),
             State::Holding | State::Collecting(_) | State::Finished { .. } => {
@@ -187,7 +168,7 @@ impl Supervisor {
             }
             match self.input.read(&mut buffer) {
                 // Nobody can attach again without a token, so nobody ever will.
-                Ok(0) if matches!(self.state, State::Preparing) => {
+                Ok(0) if matches!(self.state, State::Preparing(_)) => {
                     return Ok(Some(Leave::Unused));
                 }
                 Ok(0) => self.input_closed_until = Some(now + RETRY),
@@ -224,6 +205,8 @@ impl Supervisor {
     fn obey(&mut self, message: ToSupervisor, now: Instant) -> Result<Option<Leave>, Fatal> {
         match message {
             ToSupervisor::Write(file) => self.write(&file, now)?,
+            ToSupervisor::Preload(request) => self.preload(request, now)?,
+            ToSupervisor::Look => self.look()?,
             ToSupervisor::Start(start) => self.start(&start, now)?,
             ToSupervisor::Ack(sequence) => self.outbox.acknowledge(sequence, now)?,
             ToSupervisor::Resume(sequence) => {
@@ -231,7 +214,7 @@ impl Supervisor {
                 self.outbox.resume(sequence, token, now)?;
             }
             ToSupervisor::Cancel => match &mut self.state {
-                State::Preparing => return Ok(Some(Leave::Unused)),
+                State::Preparing(_) => return Ok(Some(Leave::Unused)),
                 State::Running(run) => run.cancel(),
                 State::Finished {
                     collected: false, ..
@@ -245,24 +228,38 @@ impl Supervisor {
     }
 
     fn write(&mut self, file: &WriteFile, now: Instant) -> Result<(), Fatal> {
-        match self.state {
-            State::Preparing => match self.workspace.write(file) {
-                Ok(()) => Ok(()),
-                Err(error) => self.fail(program::failed("write input file")(error), now),
-            },
-            // Sent before the daemon could know that an earlier one had failed.
-            State::Finished {
-                collected: false, ..
-            } => Ok(()),
-            State::Running(_) | State::Holding | State::Collecting(_) | State::Finished { .. } => {
-                Err(misplaced("Write after Start"))
-            }
+        let Some(preparing) = self.state.preparing("Write")? else {
+            return Ok(());
+        };
+        match preparing.write(file, &self.workspace) {
+            Ok(()) => Ok(()),
+            Err(error) => self.fail(program::failed("write input file")(error), now),
         }
+    }
+
+    fn preload(&mut self, request: Preload, now: Instant) -> Result<(), Fatal> {
+        let Some(preparing) = self.state.preparing("Preload")? else {
+            return Ok(());
+        };
+        let answer = preparing.preload(request, &self.settings, &self.workspace, now)?;
+        self.answer(answer.map(FromSupervisor::Preloaded))
+    }
+
+    fn look(&mut self) -> Result<(), Fatal> {
+        if self.state.preparing("Look")?.is_none() {
+            return Ok(());
+        }
+        let dataset = ready::dataset(&self.settings.dataset)?;
+        self.answer(Some(FromSupervisor::Dataset(dataset)))
+    }
+
+    fn answer(&mut self, answer: Option<FromSupervisor>) -> Result<(), Fatal> {
+        answer.map_or(Ok(()), |answer| self.outbox.push(&answer).map(drop))
     }
 
     fn start(&mut self, start: &Start, now: Instant) -> Result<(), Fatal> {
         match self.state {
-            State::Preparing => {}
+            State::Preparing(_) => {}
             State::Finished {
                 collected: false, ..
             } if self.token.is_none() => {}
@@ -273,10 +270,10 @@ impl Supervisor {
         self.token = Some(start.resume_token);
         self.inbox.expect_token(start.resume_token);
         self.hold = Duration::from_millis(start.hold_milliseconds);
-        if !matches!(self.state, State::Preparing) {
+        let State::Preparing(preparing) = &mut self.state else {
             return Ok(());
-        }
-        match Run::start(start, &self.workspace) {
+        };
+        match preparing.start(start, &self.workspace, &mut self.children)? {
             Ok(run) => {
                 self.outbox.push(&run.announcement())?;
                 self.state = State::Running(Box::new(run));
@@ -286,11 +283,7 @@ impl Supervisor {
         }
     }
 
-    fn fail(
-        &mut self,
-        failure: fumehood_protocol::message::Failed,
-        now: Instant,
-    ) -> Result<(), Fatal> {
+    fn fail(&mut self, failure: Failed, now: Instant) -> Result<(), Fatal> {
         let last = self.outbox.push(&FromSupervisor::Failed(failure))?;
         self.held_since = now;
         self.state = State::Finished {
@@ -311,7 +304,7 @@ impl Supervisor {
             | State::Finished {
                 collected: true, ..
             } => Ok(()),
-            State::Preparing | State::Running(_) | State::Finished { .. } => {
+            State::Preparing(_) | State::Running(_) | State::Finished { .. } => {
                 Err(misplaced("Collect before Exited"))
             }
         }
@@ -320,6 +313,10 @@ impl Supervisor {
     /// Goes on with what the supervisor does by itself.
     fn advance(&mut self, now: Instant) -> Result<(), Fatal> {
         match &mut self.state {
+            State::Preparing(preparing) => {
+                let answer = preparing.turn(&mut self.children, now)?;
+                self.answer(answer.map(FromSupervisor::Preloaded))?;
+            }
             State::Running(run) => {
                 let last = run.turn(&mut self.children, &self.workspace, &mut self.outbox, now)?;
                 if let Some(message) = last {
@@ -348,7 +345,7 @@ impl Supervisor {
                     }
                 }
             }
-            State::Preparing | State::Holding | State::Finished { .. } => {}
+            State::Holding | State::Finished { .. } => {}
         }
         Ok(())
     }
@@ -359,12 +356,15 @@ impl Supervisor {
         {
             return Some(Leave::Acknowledged);
         }
-        let held = match self.state {
-            State::Preparing | State::Running(_) => false,
-            State::Holding | State::Collecting(_) | State::Finished { .. } => true,
+        let (patience, leave) = match self.state {
+            State::Preparing(_) => (self.settings.preparing, Leave::Forgotten),
+            State::Running(_) => return None,
+            State::Holding | State::Collecting(_) | State::Finished { .. } => {
+                (self.hold, Leave::HoldExpired)
+            }
         };
-        let expired = now.saturating_duration_since(self.held_since) >= self.hold;
-        (held && expired).then_some(Leave::HoldExpired)
+        let silence = now.saturating_duration_since(self.held_since);
+        (silence >= patience).then_some(leave)
     }
 }
 

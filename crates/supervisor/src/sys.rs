@@ -57,6 +57,14 @@ pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
 }
 
+/// A copy of a descriptor under a number that is not below `lowest`, closed on exec.
+pub(crate) fn duplicate_from(fd: BorrowedFd<'_>, lowest: libc::c_int) -> io::Result<OwnedFd> {
+    // SAFETY: no memory is passed.
+    let fd = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, lowest) })?;
+    // SAFETY: the kernel has just opened it for us and nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
 /// Asks for a pipe buffer of this many bytes.
 pub(crate) fn set_pipe_size(pipe: BorrowedFd<'_>, bytes: libc::c_int) -> io::Result<()> {
     // SAFETY: no memory is passed.

@@ -4,6 +4,7 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::io::Read as _;
+use std::time::Duration;
 
 use fumehood_protocol::message::{Filesystem, Usage};
 
@@ -40,14 +41,18 @@ struct Counters {
     cpu_microseconds: Option<u64>,
     memory_kills: Option<u64>,
     process_refusals: Option<u64>,
+    /// Of children that were reaped: for a kernel that counts no CPU time for the sandbox.
+    children_cpu_microseconds: Option<u64>,
 }
 
 impl Counters {
     fn read() -> Self {
+        let children = process::child_usage().ok();
         Self {
             cpu_microseconds: counter(CPU),
             memory_kills: counter(MEMORY_KILLS),
             process_refusals: counter(PROCESS_REFUSALS),
+            children_cpu_microseconds: children.map(|children| children.cpu_microseconds),
         }
     }
 }
@@ -63,10 +68,15 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Takes the readings that later ones are compared with; call right before the start.
-    pub(crate) fn begin(workspace: &Workspace) -> Self {
+    /// Takes the readings that later ones are compared with; call right before the start. `used`
+    /// is the CPU time of a process that will become the program: it is reaped with it.
+    pub(crate) fn begin(workspace: &Workspace, used: Duration) -> Self {
+        let mut before = Counters::read();
+        let used = u64::try_from(used.as_micros()).unwrap_or(u64::MAX);
+        let children = &mut before.children_cpu_microseconds;
+        *children = children.map(|reaped| reaped.saturating_add(used));
         let mut watch = Self {
-            before: Counters::read(),
+            before,
             workspace: None,
             temporary: Fullest::of(c"/tmp"),
             shared_memory: Fullest::of(c"/dev/shm"),
@@ -91,7 +101,10 @@ impl Watch {
         let children = process::child_usage().ok();
         Usage {
             cpu_microseconds: since(self.before.cpu_microseconds, after.cpu_microseconds)
-                .or(children.map(|children| children.cpu_microseconds))
+                .or(since(
+                    self.before.children_cpu_microseconds,
+                    after.children_cpu_microseconds,
+                ))
                 .unwrap_or(0),
             peak_memory_bytes: counter(PEAK_MEMORY),
             peak_resident_bytes: children.map_or(0, |children| children.peak_resident_bytes),

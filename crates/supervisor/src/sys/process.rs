@@ -5,6 +5,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
+use std::time::Duration;
 
 use super::check;
 
@@ -96,7 +97,7 @@ pub(crate) fn new_session() -> io::Result<()> {
 
 /// Makes `target` a copy of `source` that survives exec.
 pub(crate) fn duplicate_onto(source: BorrowedFd<'_>, target: libc::c_int) -> io::Result<()> {
-    // SAFETY: used in the child only, for 0, 1 and 2, which no owner there closes.
+    // SAFETY: used in the child only, for 0 to 3, which no owner there closes.
     check(unsafe { libc::dup2(source.as_raw_fd(), target) }).map(drop)
 }
 
@@ -243,6 +244,26 @@ impl ResourceLimit {
         // SAFETY: `wanted` is valid for the call.
         check(unsafe { libc::setrlimit(self.resource, &wanted) }).map(drop)
     }
+}
+
+/// CPU time that all threads of a process have used, without that of its children.
+pub(crate) fn cpu_time(pid: libc::pid_t) -> io::Result<Duration> {
+    let mut clock = 0;
+    // SAFETY: `clock` is valid for the call, which gives an error number and does not set one.
+    match unsafe { libc::clock_getcpuclockid(pid, &mut clock) } {
+        0 => {}
+        number => return Err(io::Error::from_raw_os_error(number)),
+    }
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is valid for the call.
+    check(unsafe { libc::clock_gettime(clock, &mut time) })?;
+    Ok(Duration::new(
+        u64::try_from(time.tv_sec).unwrap_or(0),
+        u32::try_from(time.tv_nsec).unwrap_or(0),
+    ))
 }
 
 /// What all reaped children and their descendants used.

@@ -13,21 +13,29 @@ pub(crate) const TOKEN: ResumeToken = ResumeToken(*b"\xc4\x10\xfeo0123456789ab")
 /// How long anything may take before a test is lost.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// What makes an interpreter wait.
+const PRELOAD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../images/preload");
+
 /// The mounts, then the switch to the user that production has.
 const PRELUDE: &str = r#"
 set -e
 mount -t tmpfs -o mode=0755 place /mnt
 cp "$1" /mnt/supervisor
+cp -r "$2" /mnt/preload
 mkdir /mnt/work /mnt/data
 echo rows > /mnt/data/table.csv
 mount -t tmpfs -o size=64m,mode=0700,uid=50000,gid=50000,noexec,nosuid,nodev work /mnt/work
 mount -t tmpfs -o size=16m,mode=1777 temporary /tmp
-if [ -n "$2" ]; then data="/mnt/none"; else data=/mnt/data; fi
+data=/mnt/data
 mount --bind /mnt/data /mnt/data
 mount -o remount,bind,ro /mnt/data
+# Unlike the images', the host's interpreter may have a sitecustomize of its own in there.
+for place in /etc/python3*; do mount -t tmpfs none "$place"; done
+eval "$3"
+shift 3
 exec setpriv --reuid=50000 --regid=50000 --clear-groups --no-new-privs \
     --bounding-set=-all --inh-caps=-all -- \
-    /mnt/supervisor --workspace /mnt/work --dataset "$data"
+    /mnt/supervisor --workspace /mnt/work --dataset "$data" --preload /mnt/preload "$@"
 "#;
 
 /// A running supervisor. Dropping it kills the whole sandbox.
@@ -43,10 +51,12 @@ pub(crate) struct Sandbox {
 
 impl Sandbox {
     pub(crate) fn new() -> Self {
-        Self::with_dataset(true)
+        Self::customized("", &[])
     }
 
-    pub(crate) fn with_dataset(dataset: bool) -> Self {
+    /// A sandbox for which this shell script is run before the supervisor gets these arguments:
+    /// `/mnt` is there with all its places, `$data` is the data set's.
+    pub(crate) fn customized(script: &str, arguments: &[&str]) -> Self {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         assert!(
             status.contains("\nUid:\t0\t0\t"),
@@ -66,10 +76,13 @@ impl Sandbox {
                 PRELUDE,
                 "sandbox",
                 env!("CARGO_BIN_EXE_fumehood-supervisor"),
+                PRELOAD,
+                script,
             ])
-            .arg(if dataset { "" } else { "none" })
+            .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let (sender, chunks) = channel();
@@ -236,17 +249,41 @@ impl Sandbox {
         self.child.try_wait().unwrap().is_none()
     }
 
+    /// What the supervisor has said to nobody in particular; call when it has ended.
+    pub(crate) fn last_words(&mut self) -> String {
+        let mut words = String::new();
+        let mut stderr = self.child.stderr.take().unwrap();
+        stderr.read_to_string(&mut words).unwrap();
+        words
+    }
+
+    /// Process id of the supervisor, seen from outside.
+    pub(crate) fn supervisor(&self) -> u32 {
+        *children(self.child.id()).first().unwrap()
+    }
+
+    /// Process ids of the supervisor's children, seen from outside.
+    pub(crate) fn programs(&self) -> Vec<u32> {
+        children(self.supervisor())
+    }
+
     /// Peak resident memory of the supervisor, seen from outside.
     pub(crate) fn peak_resident_bytes(&self) -> u64 {
-        let children = format!("/proc/{0}/task/{0}/children", self.child.id());
-        let pid = std::fs::read_to_string(children).unwrap();
-        let status = std::fs::read_to_string(format!("/proc/{}/status", pid.trim())).unwrap();
+        let status = format!("/proc/{}/status", self.supervisor());
+        let status = std::fs::read_to_string(status).unwrap();
         let line = status
             .lines()
             .find_map(|line| line.strip_prefix("VmHWM:"))
             .unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
     }
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let children = std::fs::read_to_string(path).unwrap();
+    let children = children.split_whitespace();
+    children.map(|pid| pid.parse().unwrap()).collect()
 }
 
 impl Drop for Sandbox {

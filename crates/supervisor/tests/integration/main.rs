@@ -8,9 +8,13 @@
 )]
 
 mod harness;
+mod interpreter;
 mod running;
 mod output;
 mod preparing;
+mod preloading;
+mod waiting;
+mod fidelity;
 mod artifacts;
 mod resuming;
 mod isolation;

@@ -94,7 +94,10 @@ fn the_facts_are_those_of_the_sandbox() {
     let dataset = ready.dataset.unwrap();
     assert!(dataset.read_only && dataset.readable);
     assert_eq!(ready.workspace.total_bytes, 64 << 20);
-    assert_eq!(Sandbox::with_dataset(false).ready().dataset, None);
+    assert_eq!(
+        Sandbox::customized("data=/mnt/none", &[]).ready().dataset,
+        None
+    );
 }
 
 #[test]

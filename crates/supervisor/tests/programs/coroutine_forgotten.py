@@ -1,0 +1,6 @@
+async def never():
+    pass
+
+
+never()
+print("over")

@@ -1,0 +1,7 @@
+"""
+>>> 1 + 1
+3
+"""
+import doctest
+
+print(doctest.testmod())

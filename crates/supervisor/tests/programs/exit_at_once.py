@@ -1,0 +1,4 @@
+import os
+
+print("never flushed", end="")
+os._exit(7)

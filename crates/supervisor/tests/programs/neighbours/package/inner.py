@@ -1,0 +1,5 @@
+from . import __name__ as _parent
+
+
+def relative():
+    return _parent

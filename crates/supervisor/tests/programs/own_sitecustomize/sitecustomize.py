@@ -1,0 +1,2 @@
+WHOSE = "the program's"
+print("imported by", __name__)

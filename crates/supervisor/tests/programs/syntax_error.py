@@ -1,0 +1,3 @@
+print("never printed")
+def broken(:
+    pass

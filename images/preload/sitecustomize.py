@@ -1,0 +1,249 @@
+"""Makes an interpreter wait for its program, with libraries imported already.
+
+The supervisor starts the very command that will run the program, `python3 script.py`, before
+there is a script, with one more variable: `PYTHONPATH` names the directory of this file. CPython
+imports `sitecustomize` while it initialises `site`, before it opens the script, and so comes here.
+This module imports what it is told to, waits for the word to go, and takes back whatever it did.
+Then the interpreter goes on by itself: the script is run by CPython, not by anything of ours.
+
+The conversation, over the inherited descriptor 3, in lines:
+
+    supervisor   the names of modules, one a line, then an empty line
+    here         "here", when this module runs
+    here         "problem NAME: CLASS" for each module that cannot be imported
+    here         "ready"
+    supervisor   "go", and for each limit to lower: its number, the soft and the hard limit;
+                 or the end of the stream: nobody needs this interpreter
+    here         "gone", when the limits are in force
+
+What has to hold: a program finds nothing that a plain start would not have given it, except that
+the modules named, and what they import, are loaded. Hence nothing is imported here but `os` and
+`sys`, which every start imports; what prints at import prints to nowhere; and where the program's
+own files would have been imported instead of what is loaded, the interpreter is started anew.
+
+Runs on Python 3.8 and later. Whatever goes wrong in here ends the process: the script must never
+be run before the word to go.
+"""
+
+import os
+import sys
+
+LINK = 3
+
+# What lies beside a script and more than this is not worth looking at: a plain start is cheaper.
+MOST_FILES_LOOKED_AT = 10_000
+
+CODE = (".py", ".pyc", ".so")
+
+
+def say(line):
+    data = (line + "\n").encode("utf-8", "backslashreplace")
+    while data:
+        data = data[os.write(LINK, data):]
+
+
+def hear_names():
+    """The names of the modules to import."""
+    heard = b""
+    while not ("\n" + heard.decode("ascii")).endswith("\n\n"):
+        more = os.read(LINK, 65536)
+        if not more:
+            os._exit(0)
+        heard += more
+    return heard.decode("ascii").split()
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def forget_the_way_here():
+    """Undoes the variable that led here, before anything can inherit it.
+
+    Gives the environment as it would have been without it.
+    """
+    directory = os.environ.pop("PYTHONPATH")
+    sys.path.remove(directory)
+    sys.path_importer_cache.pop(directory, None)
+
+    entry = os.fsencode("PYTHONPATH=" + directory) + b"\0"
+    block = read("/proc/self/environ")
+    plain = block[:-len(entry)] if block.endswith(entry) else block
+    try:
+        wipe(entry)
+    except (OSError, ValueError, IndexError):
+        # It stays visible in /proc/self/environ, which does no harm.
+        pass
+    pairs = (pair.partition(b"=") for pair in plain.split(b"\0") if pair)
+    return {name: value for name, _, value in pairs}
+
+
+def wipe(entry):
+    """Overwrites the last variable in the memory that /proc/self/environ shows.
+
+    Nothing points to it any more: it was taken out of the C library's list before.
+    """
+    fields = read("/proc/self/stat").rpartition(b")")[2].split()
+    start, end = int(fields[47]), int(fields[48])  # env_start and env_end of proc(5)
+    memory = os.open("/proc/self/mem", os.O_RDWR)
+    try:
+        if os.pread(memory, len(entry), end - len(entry)) == entry and end - len(entry) >= start:
+            os.pwrite(memory, bytes(len(entry)), end - len(entry))
+    finally:
+        os.close(memory)
+
+
+def import_the_images_own():
+    """Imports the `sitecustomize` that a plain start would have; gives the error if that fails."""
+    del sys.modules[__name__]
+    try:
+        __import__(__name__)
+    except Exception as error:
+        return error
+    return None
+
+
+def silence():
+    """Lets both output streams lead nowhere; gives copies of what they were."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    copies = [os.dup(stream) for stream in (1, 2)]
+    for stream in (1, 2):
+        os.dup2(nowhere, stream)
+    os.close(nowhere)
+    return copies
+
+
+def end_silence(copies):
+    """What is still in the interpreter's buffers goes where the rest went."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:
+            pass
+    for stream, copy in zip((1, 2), copies):
+        os.dup2(copy, stream)
+        os.close(copy)
+
+
+def import_all(names):
+    for name in names:
+        try:
+            __import__(name)
+        except BaseException as error:
+            say("problem {}: {}".format(name, type(error).__name__))
+
+
+def top_level_names():
+    return {name.partition(".")[0] for name in sys.modules}
+
+
+def wait_for_the_word():
+    """Waits for the word to go; gives the limits that came with it."""
+    heard = b""
+    while not heard.endswith(b"\n"):
+        more = os.read(LINK, 4096)
+        if not more:
+            os._exit(0)
+        heard += more
+    numbers = [int(word) for word in heard.split()[1:]]
+    return [numbers[first:first + 3] for first in range(0, len(numbers), 3)]
+
+
+def lower(limits):
+    """Sets limits of this process: nobody else in the sandbox is allowed to."""
+    if not limits:
+        return
+    was_loaded = "resource" in sys.modules
+    import resource
+
+    for number, soft, hard in limits:
+        resource.setrlimit(number, (soft, hard))
+    if not was_loaded:
+        del sys.modules["resource"]
+
+
+def would_import_otherwise(preloaded):
+    """Whether a plain start would find other modules than those that are loaded.
+
+    The directory of the script comes before the library, and a user's own site directory is
+    looked for at the start only. A program may add any directory below its own to its path.
+    """
+    site = sys.modules["site"]
+    if site.ENABLE_USER_SITE and os.path.isdir(site.USER_SITE):
+        return True
+    looked_at = 0
+    for directory, _, files in os.walk(os.path.dirname(sys.argv[0]) or "."):
+        looked_at += 1 + len(files)
+        if looked_at > MOST_FILES_LOOKED_AT:
+            return True
+        for file in files:
+            name = file.partition(".")[0]
+            if name == "__init__":
+                name = os.path.basename(directory)
+            if file.endswith(CODE) and name in preloaded:
+                return True
+    return False
+
+
+def start_anew(environment):
+    """Replaces this process by a plain start of the same command."""
+    arguments = read("/proc/self/cmdline").split(b"\0")[:-1]
+    os.execvpe(arguments[0], arguments, environment)
+
+
+def restart_clocks():
+    """The times that modules count from the start of the program."""
+    logging = sys.modules.get("logging")
+    if logging is not None:
+        time = sys.modules["time"]
+        whole = isinstance(logging._startTime, int)  # nanoseconds, from Python 3.13 on
+        logging._startTime = time.time_ns() if whole else time.time()
+
+
+def wait_for_the_program():
+    """All of the above, in its order; gives the error of the image's own sitecustomize."""
+    os.set_inheritable(LINK, False)
+    say("here")
+    environment = forget_the_way_here()
+    error = import_the_images_own()
+    before = top_level_names()
+
+    names = hear_names()
+    copies = silence()
+    import_all(names)
+    preloaded = top_level_names() - before
+    say("ready")
+
+    lower(wait_for_the_word())
+    say("gone")
+    os.close(LINK)
+    end_silence(copies)
+    if would_import_otherwise(preloaded):
+        start_anew(environment)
+    restart_clocks()
+    return error
+
+
+def leave(error):
+    """Ends this module as the import of the image's own has ended.
+
+    Usually there is none, and the error is that of a module that does not exist: `site` says nothing
+    then, and the import machinery forgets this one.
+    """
+    # The functions and their module hold each other, as do an error and the frames that it went
+    # through: without this they would stay as garbage.
+    globals().clear()
+    if error is not None:
+        try:
+            raise error.with_traceback(None)
+        finally:
+            del error
+
+
+try:
+    own_error = wait_for_the_program()
+except BaseException:
+    # Not even a traceback: it would be taken for the program's.
+    os._exit(70)
+leave(own_error)
