@@ -16,6 +16,7 @@ from .contenders import ALL, Contender, Context, Unavailable
 from .contenders.fumehood import make_daemon
 from .daemon import DaemonRefused
 from .engine import Engine, EngineError
+from .load import describe
 from .settings import Places, Settings, parse
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -148,7 +149,7 @@ def measure_contenders(context: Context, chosen: list[programs.Program]) -> tupl
                 unavailable = str(reason)
                 say(f"  n/a: {unavailable}")
                 taking_part.remove(contender)
-                contender.close()
+                close(contender)
             told.append({"name": kind.name, "title": kind.title, "isolation": kind.isolation,
                          "note": kind.note, "has_pool": kind.has_pool, "unavailable": unavailable})
         if taking_part:
@@ -156,8 +157,16 @@ def measure_contenders(context: Context, chosen: list[programs.Program]) -> tupl
                 say(where)
     finally:
         for contender in taking_part:
-            contender.close()
+            close(contender)
     return told, cells
+
+
+def close(contender: Contender) -> None:
+    """One that cannot be closed does not keep the others from it; the sweep at the end gets it."""
+    try:
+        contender.close()
+    except Exception as error:
+        say(f"{contender.name} could not be closed: {describe(error)}")
 
 
 def taken(name: str, context: Context) -> dict:
@@ -168,6 +177,9 @@ def taken(name: str, context: Context) -> dict:
     except Unavailable as reason:
         say(f"  n/a: {reason}")
         return {"unavailable": str(reason)}
+    except Exception as error:  # the other numbers are not to be lost
+        say(f"  failed: {describe(error)}")
+        return {"unavailable": f"failed: {describe(error)}"}
 
 
 def say(text: str) -> None:

@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from .engine import Engine
+from .engine import Engine, exchange
 
 START_TIMEOUT = 60.0
 STOP_TIMEOUT = 60.0
@@ -135,17 +135,12 @@ class Daemon:
         sent = dict(headers or {})
         if payload is not None:
             sent["Content-Type"] = "application/json"
-        for attempt in (1, 2):
-            try:
-                connection.request(method, path, payload, sent)
-                answer = connection.getresponse()
-                return answer.status, json.loads(answer.read())
-            except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
-                # The daemon closes connections that were idle for long; that is no failed run.
-                connection.close()
-                if attempt == 2:
-                    raise
-        raise AssertionError("unreachable")
+        try:
+            answer, text = exchange(connection, method, path, payload, sent)
+        except (OSError, http.client.HTTPException):
+            connection.close()
+            raise
+        return answer.status, json.loads(text)
 
     def submit(self, request: dict) -> str:
         """Has a run accepted, without waiting for it."""

@@ -33,6 +33,26 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self.path)
 
 
+# What a connection shows that the other side has closed while nobody used it.
+STALE = (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError)
+
+
+def exchange(connection: http.client.HTTPConnection, method: str, path: str, payload: str | None,
+             headers: dict[str, str]) -> tuple[http.client.HTTPResponse, bytes]:
+    """A request and its answer over a kept connection, which is made anew if it went stale."""
+    is_fresh = connection.sock is None
+    try:
+        connection.request(method, path, payload, headers)
+        answer = connection.getresponse()
+    except STALE:
+        if is_fresh:
+            raise
+        connection.close()
+        connection.request(method, path, payload, headers)
+        answer = connection.getresponse()
+    return answer, answer.read()
+
+
 class Engine:
     """One connection for each thread, kept."""
 
@@ -47,9 +67,7 @@ class Engine:
         payload = None if body is None else json.dumps(body)
         headers = {} if body is None else {"Content-Type": "application/json"}
         try:
-            connection.request(method, path, payload, headers)
-            answer = connection.getresponse()
-            text = answer.read()
+            answer, text = exchange(connection, method, path, payload, headers)
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             raise EngineError(f"{method} {path}: {error}") from error

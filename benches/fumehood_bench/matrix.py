@@ -7,6 +7,7 @@ round every contender has a block; who begins changes from round to round.
 import math
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from .contenders import Contender
@@ -106,19 +107,25 @@ def measure(
                     attempt, judge = calls(contender, program)
                     block = closed_loop(attempt, judge, clients, rounds.block)
                     cell(contender, program, CLOSED, clients).add(block)
-                    contender.settle()
+                    settle(contender)
                     if contender.has_pool and clients == min(settings.clients):
-                        block = paced(attempt, judge, rounds.block, contender.settle)
+                        block = paced(attempt, judge, rounds.block, lambda its=contender: settle(its))
                         cell(contender, program, PACED, 1).add(block)
-                        contender.settle()
+                        settle(contender)
     yield "done", list(cells.values())
 
 
 def warm_up(contender: Contender, program: Program, clients: int, each: int) -> None:
     """Runs that are dropped; whatever is made once is made by then."""
     attempt, judge = calls(contender, program)
-    closed_loop(attempt, judge, clients, each * clients if clients == 1 else clients)
-    contender.settle()
+    closed_loop(attempt, judge, clients, max(each, clients))
+    settle(contender)
+
+
+def settle(contender: Contender) -> None:
+    """Lets it recover, so that it costs the next one nothing. If it cannot, its runs will tell."""
+    with suppress(Exception):
+        contender.settle()
 
 
 def calls(contender: Contender, program: Program) -> tuple:
