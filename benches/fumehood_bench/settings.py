@@ -40,6 +40,8 @@ class Limits:
     processes: int = 256
     workspace_mb: int = 1024
     temporary_mb: int = 256
+    # Half the usual weight against everything else on a busy host, as fumehood gives it.
+    cpu_shares: int = 512
 
 
 @dataclass(frozen=True)

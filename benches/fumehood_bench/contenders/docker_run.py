@@ -40,7 +40,8 @@ def hardening(context: Context, limits: Limits) -> list[str]:
         "--tmpfs", f"/work:rw,noexec,nosuid,nodev,size={limits.workspace_mb}m,mode=1777",
         "--tmpfs", f"/tmp:rw,noexec,nosuid,nodev,size={limits.temporary_mb}m,mode=1777",
         "--memory", memory, "--memory-swap", memory,
-        "--cpus", str(limits.cpus), "--pids-limit", str(limits.processes),
+        "--cpus", str(limits.cpus), "--cpu-shares", str(limits.cpu_shares),
+        "--pids-limit", str(limits.processes),
     ]
 
 

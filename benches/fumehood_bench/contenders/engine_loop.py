@@ -59,6 +59,7 @@ class EngineLoop(Contender):
                 "Memory": limits.memory_mb << 20,
                 "MemorySwap": limits.memory_mb << 20,
                 "NanoCpus": int(limits.cpus * 1e9),
+                "CpuShares": limits.cpu_shares,
                 "PidsLimit": limits.processes,
                 "LogConfig": {"Type": "none"},
                 "Mounts": mounts,

@@ -88,6 +88,7 @@ class LlmSandbox(Contender):
             "security_opt": ["no-new-privileges"],
             "mem_limit": f"{limits.memory_mb}m",
             "nano_cpus": int(limits.cpus * 1e9),
+            "cpu_shares": limits.cpu_shares,
             "pids_limit": limits.processes,
         }
 

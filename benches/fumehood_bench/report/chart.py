@@ -18,7 +18,7 @@ THEIRS = "#8c959f"
 IN_THE_DARK = {INK: "#e6edf3", FAINT: "#3d444d", GROUND: "#0d1117", OURS: "#3fb68b", THEIRS: "#6e7681"}
 
 NAMES = {
-    "bare-python": "bare python3",
+    "bare-python": "bare python3 *",
     "docker-run": "docker run --rm",
     "docker-exec": "docker exec *",
     "engine-loop": "raw engine loop",
@@ -49,6 +49,7 @@ def svg(document: dict) -> str:
     height = 1.35 + ROW_INCHES * len(names)
     figure, axes = pyplot.subplots(1, len(programs), figsize=(WIDTH_INCHES, height), sharey=True,
                                    squeeze=False, layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.12, h_pad=0.06)
     for axis, program in zip(axes[0], programs, strict=True):
         panel(axis, program["title"].replace("`", ""), bars(document, program["name"]), names)
     figure.suptitle("From request to result, one run at a time", fontsize=11, fontweight="bold")
