@@ -1,4 +1,4 @@
-"""The calls that clients make most, with 100,000 finished runs in the store and with hardly any.
+"""The calls that clients make most, with 100,000 finished runs in the store and with one page of them.
 
 Two daemons side by side, asked in turns. Their only place is taken, so nothing else goes on. The
 finished runs are copies of a real one, put into the file of a daemon that is not running.
@@ -20,6 +20,8 @@ from . import occupied
 
 FINISHED = {"code": "print('hello')"}
 ACCEPTED = {"code": "print('waiting')"}
+# Both stores fill a page and have a next one, so that their lists are answers of the same size.
+PAGE = 20
 BLOCK = 20
 COPY_BATCH = 5_000
 
@@ -32,7 +34,7 @@ def measure(context: Context) -> dict:
         run = make_finished_run(empty)
         empty.stop()
         full = daemons["full"] = copy_of(context, empty, settings)
-        known = {"empty": [run], "full": fill(full, run, context.settings.stored_runs)}
+        known = {"empty": fill(empty, run, PAGE + 1), "full": fill(full, run, context.settings.stored_runs)}
         for daemon in daemons.values():
             occupied.begin(daemon)
             occupied.occupy(daemon)
@@ -144,7 +146,7 @@ def ask(daemons: dict[str, Daemon], known: dict[str, list[str]], finished: str,
     asked: dict[str, Callable[[Daemon, list[str]], tuple[int, dict]]] = {
         "accept": lambda daemon, _: daemon.call("POST", "/runs", ACCEPTED),
         "get": get,
-        "list": lambda daemon, _: daemon.call("GET", "/runs?limit=20&status=SUCCESS"),
+        "list": lambda daemon, _: daemon.call("GET", f"/runs?limit={PAGE}&status=SUCCESS"),
         # The answer of a client that waits: the run, its episodes and the whole result.
         "wait": lambda daemon, _: daemon.call("POST", "/runs", FINISHED, waiting_for_it()),
     }

@@ -111,9 +111,9 @@ def figures(document: dict) -> str:
                 f"- Memory of the daemon: {idle['rss']} MiB resident ({idle['pss']} proportional) idle; "
                 f"{loaded['rss']} ({loaded['pss']}) with {figure['waiting']} waiting and {figure['floods']} floods")
         elif name == "hot-calls":
-            full = figure["finished_runs"]["full"]
+            full, few = (figure["finished_runs"][store] for store in ("full", "empty"))
             lines += [f"- `{call}`, p50 with {full} finished runs {stores['full']['p50']:.2f} ms, "
-                      f"with one {stores['empty']['p50']:.2f} ms (p99 {stores['full']['p99']:.2f} and "
+                      f"with {few} {stores['empty']['p50']:.2f} ms (p99 {stores['full']['p99']:.2f} and "
                       f"{stores['empty']['p99']:.2f})" for call, stores in figure["calls"].items()]
     return "## Further figures\n\n" + "\n".join(lines) if lines else ""
 
