@@ -15,6 +15,11 @@ Attempt = Callable[[], object]
 Judge = Callable[[object], dict | None]
 
 
+# Contenders bound their runs themselves. Where that fails and nothing ends for so long, the block is
+# given up, and the runs that still go on have failed.
+STALL_SECONDS = 240.0
+
+
 @dataclass
 class Sample:
     """One run."""
@@ -79,6 +84,7 @@ class _ClosedLoop:
         self.ended = 0
         self.stopped = False
         self.window_begin = time.perf_counter()
+        self.last_end = time.perf_counter()
         self.block = Block()
 
     def run(self) -> Block:
@@ -88,19 +94,32 @@ class _ClosedLoop:
         try:
             for thread in threads:
                 thread.start()
-            for thread in threads:
-                thread.join()
+            self.await_clients(threads)
         finally:
             # On Ctrl-C the runs going on end, and no further one starts.
             self.stopped = True
         self.block.wall_seconds = time.perf_counter() - self.window_begin
         return self.block
 
+    def await_clients(self, threads: list[threading.Thread]) -> None:
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(1.0)
+                with self.lock:
+                    if time.perf_counter() - self.last_end < STALL_SECONDS:
+                        continue
+                    hung = Sample(STALL_SECONDS, error=f"no run ended within {STALL_SECONDS:.0f} s")
+                    self.block.samples += [hung] * (self.started - self.ended)
+                    return
+
     def client(self) -> None:
         while (number := self.ticket()) is not None:
             sample = timed(self.attempt, self.judge)
             with self.lock:
                 self.ended += 1
+                self.last_end = time.perf_counter()
+                if self.stopped:
+                    return
                 if number >= self.lead_in:
                     self.block.samples.append(sample)
                 if self.ended == self.lead_in:

@@ -3,6 +3,7 @@
 import threading
 import time
 import unittest
+from unittest.mock import patch
 
 from fumehood_bench.load import closed_loop, paced
 
@@ -47,6 +48,14 @@ class LoadTest(unittest.TestCase):
         block = closed_loop(lambda: made.append(time.sleep(0.01)), lambda _: None, clients=1, runs=5, lead_in=20)
         self.assertEqual((len(made), len(block.samples)), (25, 5))
         self.assertLess(block.wall_seconds, 0.15)
+
+    def test_a_block_that_hangs_is_given_up_and_its_runs_have_failed(self) -> None:
+        forever = threading.Event()
+        numbers = iter(range(4))
+        with patch("fumehood_bench.load.STALL_SECONDS", 0.2):
+            block = closed_loop(lambda: next(numbers) and forever.wait(30), lambda _: None, clients=2, runs=4)
+        forever.set()
+        self.assertEqual([bool(sample.error) for sample in block.samples], [False, True, True])
 
     def test_a_paced_run_waits_first_and_the_wait_is_not_timed(self) -> None:
         waits = []

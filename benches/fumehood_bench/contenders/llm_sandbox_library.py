@@ -103,7 +103,7 @@ class LlmSandbox(Contender):
     def run(self, program: Program) -> Outcome:
         output = self.context.output_directory()
         with self.session() as session:
-            result = session.run(program.code)
+            result = session.run(program.code, timeout=RUN_TIMEOUT)
             if result.exit_code != 0:
                 raise ProgramFailed(f"ended with {result.exit_code}: {result.stderr.strip()[-200:]}")
             if program.artifacts:
