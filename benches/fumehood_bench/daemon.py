@@ -114,10 +114,17 @@ class Daemon:
         self.process = None
         self.sweep()
 
+    def label(self) -> str:
+        """What its containers carry."""
+        return "fumehood.instance=" + (self.directory / "state" / "instance").read_text().strip()
+
+    def sandboxes(self) -> list[str]:
+        """Its containers, waiting, at work or not removed yet."""
+        return self.engine.labelled(self.label())
+
     def sweep(self) -> None:
         with suppress(FileNotFoundError):
-            identity = (self.directory / "state" / "instance").read_text().strip()
-            self.engine.remove_labelled(f"fumehood.instance={identity}")
+            self.engine.remove_labelled(self.label())
 
     def remove(self) -> None:
         """Stops it and deletes its directory."""

@@ -6,6 +6,7 @@ with libraries imported.
 
 import shutil
 import time
+from collections.abc import Callable
 
 from ..daemon import Daemon, DaemonRefused, further_settings, merged
 from ..programs import Outcome, Program
@@ -16,7 +17,7 @@ UIDS_EACH = 64
 FIRST_UID = 50_000
 
 # A pool that is not full by then will not be.
-REFILL_TIMEOUT = 60.0
+SETTLE_TIMEOUT = 60.0
 
 
 class FumehoodCold(Contender):
@@ -50,6 +51,15 @@ class FumehoodCold(Contender):
         artifacts = self.daemon.outputs / "models" / result["execution_id"]
         return Outcome(result["stdout"], artifacts, result.get("sandbox"))
 
+    def settle(self) -> None:
+        """Waits until used sandboxes are gone, which may happen after the answer."""
+        self.await_state(lambda: len(self.daemon.sandboxes()) <= self.pool()["size"])
+
+    def await_state(self, is_reached: Callable[[], bool]) -> None:
+        end = time.monotonic() + SETTLE_TIMEOUT
+        while not is_reached() and time.monotonic() < end:
+            time.sleep(0.05)
+
     def discard(self, outcome: Outcome) -> None:
         shutil.rmtree(outcome.artifacts, ignore_errors=True)
 
@@ -66,25 +76,16 @@ class FumehoodWarm(FumehoodCold):
     has_pool = True
     place = 1
 
-    # Whether the daemon says how full its pool is; unknown until it was asked.
-    tells: bool | None = None
-
     def pool(self) -> dict:
         return {"size": self.context.settings.pool_size, "preload": []}
 
     def settle(self) -> None:
-        """Waits until the pool is full; where the daemon does not tell, for a fixed time."""
-        end = time.monotonic() + REFILL_TIMEOUT
-        while time.monotonic() < end:
-            filled = fill(self.daemon)
-            self.tells = filled is not None
-            if filled is None:
-                time.sleep(self.context.settings.refill_seconds)
-                return
-            waiting, size = filled
-            if waiting >= size:
-                return
-            time.sleep(0.05)
+        """Waits until the pool is full, too; where the daemon does not tell, for a fixed time."""
+        super().settle()
+        if fill(self.daemon) is None:
+            time.sleep(self.context.settings.refill_seconds)
+        else:
+            self.await_state(lambda: is_full(self.daemon))
 
 
 class FumehoodPreloaded(FumehoodWarm):
@@ -130,6 +131,11 @@ def request(program: Program) -> dict:
     if program.artifacts:
         body["expected_output_files"] = list(program.artifacts)
     return body
+
+
+def is_full(daemon: Daemon) -> bool:
+    waiting, size = fill(daemon) or (0, 0)
+    return waiting >= size
 
 
 def fill(daemon: Daemon) -> tuple[int, int] | None:
