@@ -2,6 +2,7 @@
 
 import datetime
 import fcntl
+import json
 import os
 import shutil
 import signal
@@ -41,7 +42,7 @@ def main() -> int:
         except (DaemonRefused, EngineError) as error:
             say(f"error: {error}")
             return 1
-        document = measure(context)
+        document = without_paths(measure(context), places)
     for path in report.write(document, places.results):
         say(f"wrote {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}")
     print(report.table.targets(document))
@@ -127,6 +128,14 @@ def measure(context: Context) -> dict:
     document["seconds"] = round(time.monotonic() - begin)
     document["targets"] = [target.as_json() for target in targets.judge(document)]
     return document
+
+
+def without_paths(document: dict, places: Places) -> dict:
+    """The document without paths of this machine, which messages of errors may name."""
+    text = json.dumps(document)
+    for path, word in ((places.work, "WORK"), (places.repository, "REPOSITORY"), (Path.home(), "HOME")):
+        text = text.replace(json.dumps(str(path))[1:-1] + "/", f"{word}/")
+    return json.loads(text)
 
 
 def measure_contenders(context: Context, chosen: list[programs.Program]) -> tuple[list[dict], list[matrix.Cell]]:

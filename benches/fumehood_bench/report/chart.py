@@ -75,7 +75,8 @@ def bars(document: dict, program: str) -> dict[str, tuple[float, float]]:
 def panel(axis: object, title: str, measured: dict[str, tuple[float, float]], names: list[str]) -> None:
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
-    low = 10 ** math.floor(math.log10(min(p50 for p50, _ in measured.values())))
+    # Below the smallest by enough for its bar to be seen.
+    low = 10 ** math.floor(math.log10(0.7 * min(p50 for p50, _ in measured.values())))
     high = max(p99 for _, p99 in measured.values())
     for row, name in enumerate(names):
         if name not in measured:
