@@ -85,6 +85,7 @@ def remove_leftovers(context: Context, work: Path) -> None:
                for path in work.glob("daemons/*/state/instance")}
     for label in labels:
         context.engine.remove_labelled(label)
+        context.engine.remove_images_labelled(label)
     for name in ("outputs", "daemons"):
         shutil.rmtree(work / name, ignore_errors=True)
     owner.unlink(missing_ok=True)

@@ -91,6 +91,12 @@ class Engine:
     def image(self, reference: str) -> dict:
         return self.call("GET", f"/images/{quote(reference, safe='')}/json")
 
+    def remove_images_labelled(self, label: str) -> None:
+        """Removes the images that carry the label."""
+        query = urlencode({"filters": json.dumps({"label": [label]})})
+        for found in self.call("GET", f"/images/json?{query}"):
+            self.call("DELETE", f"/images/{found['Id']}?force=true")
+
     def labelled(self, label: str, running_only: bool = False) -> list[str]:
         """The containers that carry `name=value`."""
         query = urlencode({

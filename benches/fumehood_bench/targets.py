@@ -10,6 +10,11 @@ from dataclasses import asdict, dataclass
 from .matrix import CLOSED, PACED
 
 
+# How the runs of a contender start while its pool keeps up, and how many may have started otherwise.
+FROM_THE_POOL = {"fumehood-warm": "warm", "fumehood-preloaded": "preloaded"}
+MOST_FROM_ELSEWHERE = 0.01
+
+
 @dataclass(frozen=True)
 class Target:
     """One target and what became of it."""
@@ -29,7 +34,7 @@ class Unknown(Exception):
 
 
 class Failed(Exception):
-    """A cell of fumehood has failed runs."""
+    """Runs of fumehood failed, or were not what the target is about."""
 
 
 class Numbers:
@@ -43,8 +48,8 @@ class Numbers:
         for cell in self.document["cells"]:
             key = (cell["contender"], cell["program"], cell["mode"], cell["clients"])
             if key == (contender, program, mode, 1):
-                if ours and cell["failures"]:
-                    raise Failed(f"{cell['failures']} runs of {contender} failed")
+                if ours:
+                    check(cell)
                 if cell["milliseconds"] is not None:
                     return cell["milliseconds"][which]
         raise Unknown(self.why_not(contender) or f"{contender} was not measured with {program} ({mode})")
@@ -62,6 +67,19 @@ class Numbers:
         if "unavailable" in figure and isinstance(figure["unavailable"], str):
             raise Unknown(f"{name}: {figure['unavailable']}")
         return figure
+
+
+def check(cell: dict) -> None:
+    """Raises where a cell of fumehood is no basis for a target."""
+    if cell["failures"]:
+        raise Failed(f"{cell['failures']} runs of {cell['contender']} failed")
+    wanted = FROM_THE_POOL.get(cell["contender"])
+    starts = cell["served"]["start"]
+    if cell["mode"] != PACED or wanted is None or not starts:
+        return
+    others = sum(count for start, count in starts.items() if start != wanted)
+    if others > MOST_FROM_ELSEWHERE * sum(starts.values()):
+        raise Failed(f"the pool did not keep up: {others} of {sum(starts.values())} runs were not {wanted}")
 
 
 # What is measured, in words, and whether that is enough.

@@ -61,6 +61,14 @@ class TargetsTest(unittest.TestCase):
         self.assertIs(reached["trivial, warm, to bare subprocess"], False)
         self.assertIs(reached["scikit-learn, preloaded, to bare subprocess"], False)
 
+    def test_runs_that_did_not_come_from_the_pool_are_not_the_warm_path(self) -> None:
+        changed = document()
+        changed["cells"][-1]["served"]["start"] = {"preloaded": 98, "cold": 2}
+        found = {target.name: target for target in judge(changed)}
+        target = found["scikit-learn, preloaded, to bare subprocess"]
+        self.assertIs(target.reached, False)
+        self.assertIn("2 of 100 runs were not preloaded", target.measured)
+
     def test_what_was_not_measured_is_unknown_and_says_why(self) -> None:
         changed = document()
         changed["cells"], changed["figures"] = [], {"accepting": {"unavailable": "no wrk"}}

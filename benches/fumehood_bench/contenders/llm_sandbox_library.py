@@ -66,7 +66,8 @@ class LlmSandbox(Contender):
             Path(directory, "Dockerfile").write_text(DOCKERFILE.format(base=self.context.image_name))
             try:
                 # The classic builder: the other one may not be installed, and would ask a registry.
-                output_of(["docker", "build", "--quiet", "--network=none", "--tag", reference, directory],
+                output_of(["docker", "build", "--quiet", "--network=none", "--tag", reference,
+                           "--label", self.context.label, directory],
                           env=os.environ | {"DOCKER_BUILDKIT": "0"})
             except CommandFailed as error:
                 raise Unavailable(f"its image cannot be made: {error}") from error
