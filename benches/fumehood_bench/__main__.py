@@ -20,6 +20,9 @@ from .engine import Engine, EngineError
 from .load import describe
 from .settings import Places, Settings, parse
 
+# A load above this share of the cores means that something else goes on.
+BUSY_SHARE = 0.25
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
@@ -111,6 +114,8 @@ def measure(context: Context) -> dict:
         warnings.append("a quick form: too few runs for conclusions")
     if facts["daemon"]["build"] != "release":
         warnings.append("not a release build of fumehood")
+    if facts["host"]["load_before"] > BUSY_SHARE * facts["host"]["cores"]:
+        warnings.append(f"the host was busy before: load {facts['host']['load_before']}")
     chosen = programs.load(context.places.repository / "benches" / "programs", context.places.work,
                            settings.programs)
     told, cells = measure_contenders(context, chosen)

@@ -93,6 +93,8 @@ def parse(arguments: list[str] | None = None) -> tuple[Settings, argparse.Namesp
         epilog="Contenders: " + ", ".join(CONTENDERS) + ". Figures: " + ", ".join(FIGURES) + ".",
     )
     add = parser.add_argument
+    # Only run.sh installs anything; it is here for --help.
+    add("--yes", action="store_true", help="agree to every installation")
     add("--quick", action="store_true", help=f"a short form: {QUICK_RUNS} runs, small figures")
     add("--runs", type=positive, help=f"runs of each cell at least [{DEFAULT_RUNS}]")
     add("--rounds", type=positive, help="blocks that the runs of a cell are spread over [5]")
