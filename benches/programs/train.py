@@ -10,7 +10,6 @@ import pickle
 from pathlib import Path
 
 import pandas as pd
-from sklearn.metrics import accuracy_score
 from sklearn.tree import DecisionTreeClassifier
 
 dataset = Path(os.environ["FUMEHOOD_DATASET"])
@@ -18,10 +17,10 @@ output = Path(os.environ["FUMEHOOD_OUTPUT"])
 output.mkdir(exist_ok=True)
 
 frame = pd.read_csv(dataset / "train.csv")
-features, target = frame.drop(columns="target"), frame["target"]
+features, target = frame.drop(columns="target").to_numpy(), frame["target"].to_numpy()
 model = DecisionTreeClassifier(max_depth=3, random_state=0).fit(features, target)
 predictions = model.predict(features)
-accuracy = float(accuracy_score(target, predictions))
+accuracy = float((predictions == target).mean())
 
 pd.DataFrame({"prediction": predictions}).to_csv(output / "predictions.csv", index=False)
 with open(output / "model.pkl", "wb") as file:
