@@ -32,7 +32,7 @@ installed() {
 
 # Each is called with "set -e" off, as part of a condition: every command tells its own failure.
 scripts() {
-    for script in deploy/*.sh tests/*.sh images/python/*.sh .ci/run; do
+    for script in deploy/*.sh tests/*.sh benches/*.sh images/python/*.sh .ci/run; do
         bash -n "$script" || return 1
     done
 }
@@ -82,6 +82,7 @@ if [ $# -eq 0 ]; then
     step "Lints" cargo clippy --locked --workspace --all-targets -- --deny warnings
     step "Documentation" env RUSTDOCFLAGS='--deny warnings' cargo doc --locked --workspace --no-deps --document-private-items
     step "Scripts" scripts
+    step "Tests of the benchmark" python3 -m unittest discover -t benches -s benches/tests
     step "Unit tests" cargo test --locked --workspace --no-fail-fast --lib --bins --test tidy
     step "Supervisor tests" cargo test --locked --package fumehood-supervisor --test integration
 fi
