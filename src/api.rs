@@ -46,6 +46,9 @@ pub trait Readiness: Send + Sync + std::fmt::Debug {
     /// Why it cannot, in words without paths or addresses; empty if it can. Must be bounded in
     /// time.
     async fn check(&self) -> Vec<String>;
+
+    /// How many sandboxes wait for a run.
+    fn waiting_sandboxes(&self) -> usize;
 }
 
 /// What the interface is built from.

@@ -1,5 +1,6 @@
 //! The only place that wires the parts together.
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use crate::api::{self, ApiParts, ApiState, Readiness, ServeSettings};
 use crate::artifacts::{OutputRoot, OutputRootError};
 use crate::config::Config;
 use crate::ids::{ExecutionId, InstanceId};
-use crate::orchestrator::{Executor, GivenProgram};
+use crate::orchestrator::{Executor, GivenProgram, Sandboxes};
 use crate::runs::recovery::{Cleaner, recover};
 use crate::runs::service::{RunService, ServiceSettings};
 use crate::runs::store::sqlite::SqliteStore;
@@ -22,6 +23,7 @@ use crate::runs::store::{Store, StoreError};
 use crate::sandbox::Engine;
 use crate::sandbox::docker::DockerEngine;
 use crate::sandbox::docker::images::default_reference;
+use crate::sandbox::pool::{Pool, PoolSettings, Wish};
 use crate::sandbox::slots::Slots;
 use crate::telemetry::Chain;
 
@@ -69,13 +71,14 @@ pub enum AppError {
     Task(#[from] tokio::task::JoinError),
 }
 
-/// An engine and an executor on it: what `serve` and `run` have in common.
+/// An engine and what programs are run with: what `serve` and `run` have in common.
 #[derive(Debug)]
 pub struct Workshop {
     /// The engine.
     pub engine: Arc<DockerEngine>,
-    /// The executor.
-    pub executor: Executor,
+    /// Where artifacts go.
+    pub outputs: OutputRoot,
+    slots: Slots,
     /// The image that is used where none is configured.
     pub default_image: String,
 }
@@ -103,8 +106,6 @@ impl Workshop {
         })
         .await??;
         let engine = Arc::new(DockerEngine::new(&config.engine.host, instance));
-        let slots = Slots::new(config.execution.uid_base);
-        let executor = Executor::new(Arc::clone(&engine) as Arc<dyn Engine>, outputs, slots);
         let default_image = config
             .execution
             .image
@@ -112,9 +113,45 @@ impl Workshop {
             .unwrap_or_else(default_reference);
         Ok(Self {
             engine,
-            executor,
+            outputs,
+            slots: Slots::new(config.execution.uid_base),
             default_image,
         })
+    }
+
+    /// An executor whose sandboxes come from the pool, if there is one.
+    #[must_use]
+    pub fn executor(&self, pool: Option<Pool>) -> Executor {
+        let engine = Arc::clone(&self.engine) as Arc<dyn Engine>;
+        let sandboxes = Sandboxes::new(engine, self.slots.clone(), pool);
+        Executor::new(sandboxes, self.outputs.clone())
+    }
+
+    /// Starts the pool that the configuration asks for; `None` if it asks for none. What an earlier
+    /// daemon left has to be swept before, or the pool's sandboxes would be, too.
+    #[must_use]
+    pub fn pool(&self, config: &Config) -> Option<Pool> {
+        if config.pool.size == 0 {
+            return None;
+        }
+        let execution = &config.execution;
+        let longest = Duration::try_from_secs_f64(execution.max_timeout_seconds);
+        let settings = PoolSettings {
+            size: config.pool.size,
+            memory_bytes: config.pool.memory_mb << 20,
+            preload: config.pool.preload.clone(),
+            longest_program: longest.unwrap_or_default(),
+            cpus: std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
+        };
+        let usual = Wish {
+            image: self.default_image.clone(),
+            runtime: execution.runtime.clone(),
+            dataset: None,
+            limits: execution.default_limits().of_sandbox(),
+            interpreter: true,
+        };
+        let engine = Arc::clone(&self.engine) as Arc<dyn Engine>;
+        Some(Pool::start(engine, self.slots.clone(), settings, usual))
     }
 }
 
@@ -162,7 +199,7 @@ pub async fn serve(
     let workshop = Workshop::open(&config, "instance").await?;
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&store_path(&config)).await?);
     // With the store's lock no other daemon of this state is there whose work this could be.
-    let outputs = workshop.executor.outputs().clone();
+    let outputs = workshop.outputs.clone();
     spawn_blocking(move || outputs.prepare()).await??;
     let recovered = recover(store.as_ref(), &EngineCleaner(Arc::clone(&workshop.engine))).await?;
     info!(
@@ -178,12 +215,14 @@ pub async fn serve(
         max_queued_runs: config.app.max_queued_runs,
         run_timeout: Duration::from_secs(config.app.run_timeout_seconds) + RUN_ALLOWANCE,
     };
-    let orchestrator = Arc::new(GivenProgram::new(workshop.executor.clone()));
+    let pool = workshop.pool(&config);
+    let orchestrator = Arc::new(GivenProgram::new(workshop.executor(pool.clone())));
     let runs = RunService::start(store, orchestrator, settings).await?;
 
     let readiness = EngineReadiness {
         engine: Arc::clone(&workshop.engine),
         image: workshop.default_image.clone(),
+        pool: pool.clone(),
     };
     let router = api::router(ApiState::new(ApiParts {
         runs: Arc::clone(&runs),
@@ -203,6 +242,9 @@ pub async fn serve(
     .await;
     info!(drain.seconds = drain.as_secs(), "shutting down");
     runs.shutdown(drain).await;
+    if let Some(pool) = pool {
+        pool.stop().await;
+    }
     workshop.engine.finish(REAP_BOUND).await;
     Ok(())
 }
@@ -258,10 +300,15 @@ impl Cleaner for EngineCleaner {
 struct EngineReadiness {
     engine: Arc<DockerEngine>,
     image: String,
+    pool: Option<Pool>,
 }
 
 #[async_trait]
 impl Readiness for EngineReadiness {
+    fn waiting_sandboxes(&self) -> usize {
+        self.pool.as_ref().map_or(0, Pool::waiting)
+    }
+
     async fn check(&self) -> Vec<String> {
         if let Err(error) = self.engine.describe().await {
             return vec![error.to_string()];

@@ -2,7 +2,7 @@
 //!
 //! Owns the way from a run to its outcome: [`executor`] runs one program in a sandbox of its own,
 //! `conversation` is the talk with its supervisor, [`given`] turns one execution into a run's
-//! outcome. Knows engines only through `sandbox`'s traits, and no HTTP.
+//! outcome. [`sandboxes`] knows where a sandbox comes from. Knows engines only through `sandbox`'s traits, and no HTTP.
 
 pub mod executor;
 
@@ -12,9 +12,12 @@ mod collection;
 
 mod conclusion;
 
+pub mod sandboxes;
+
 mod trouble;
 
 pub mod given;
 
 pub use executor::Executor;
 pub use given::GivenProgram;
+pub use sandboxes::Sandboxes;

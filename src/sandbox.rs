@@ -1,8 +1,9 @@
 //! Sandboxes: containers used for one execution and destroyed.
 //!
 //! Owns the seam to container engines ([`engine`]), the hardening as data ([`policy`]), what is
-//! fixed when a container is made ([`template`]) and the conversation with the supervisor in it
-//! ([`session`]). Knows neither runs nor HTTP. Adding an engine is one folder beside [`docker`].
+//! fixed when a container is made ([`template`]) the conversation with the supervisor in it
+//! ([`session`]), the way to one that waits for a program ([`preparation`]) and those that are made
+//! ahead of use ([`pool`]). Knows neither runs nor HTTP. Adding an engine is one folder beside [`docker`].
 
 pub mod engine;
 
@@ -15,6 +16,12 @@ pub mod check;
 pub mod session;
 
 pub mod slots;
+
+pub mod program;
+
+pub mod preparation;
+
+pub mod pool;
 
 pub mod docker;
 

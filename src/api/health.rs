@@ -24,7 +24,12 @@ pub(super) async fn ready(State(state): State<ApiState>) -> (StatusCode, Json<Va
         reasons.push("the daemon is shutting down".to_owned());
     }
     if reasons.is_empty() {
-        (StatusCode::OK, Json(json!({ "status": "ready" })))
+        let pool = json!({
+            "size": state.config.pool.size,
+            "waiting": state.readiness.waiting_sandboxes(),
+        });
+        let body = json!({ "status": "ready", "pool": pool });
+        (StatusCode::OK, Json(body))
     } else {
         let body = json!({ "status": "unavailable", "reasons": reasons });
         (StatusCode::SERVICE_UNAVAILABLE, Json(body))

@@ -120,7 +120,8 @@ impl Run {
         let calls = Calls::join(&config.app.state_dir).await;
         let cancel = CancellationToken::new();
         let observer = Terminal { quiet: self.json };
-        let execution = workshop.executor.execute(&spec, &cancel, &observer);
+        let executor = workshop.executor(None);
+        let execution = executor.execute(&spec, &cancel, &observer);
         let result = until_interrupted(execution, &cancel).await;
         // What a killed call left, unless it can be the sandbox of one that is at work.
         let alone = calls.and_then(Calls::alone);
@@ -155,6 +156,7 @@ impl Run {
             dataset,
             image: image.unwrap_or_else(crate::sandbox::docker::images::default_reference),
             runtime: config.execution.runtime.clone(),
+            preload: true,
             limits: config.execution.default_limits(),
         })
     }

@@ -234,13 +234,35 @@ impl Default for EngineSettings {
 }
 
 /// `[pool]`
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Pool {
     /// Sandboxes kept waiting; 0 makes each when it is needed.
     pub size: usize,
-    /// Modules that a waiting interpreter has imported.
+    /// Memory that they may take together, in MiB.
+    pub memory_mb: u64,
+    /// Modules that a waiting interpreter has imported; those that an image does not have are
+    /// skipped.
     pub preload: Vec<String>,
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        let preload = [
+            "pandas",
+            "sklearn.ensemble",
+            "sklearn.linear_model",
+            "sklearn.metrics",
+            "sklearn.model_selection",
+            "sklearn.pipeline",
+            "sklearn.preprocessing",
+        ];
+        Self {
+            size: 2,
+            memory_mb: 1024,
+            preload: preload.map(str::to_owned).to_vec(),
+        }
+    }
 }
 
 /// `[limits]`

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::sections::{Config, Execution};
+use super::sections::{Config, Execution, Pool};
 use crate::runs::dataset_path::check_roots;
 
 /// The most output kept of one stream: what the supervisor keeps for a daemon that comes back.
@@ -10,6 +10,15 @@ const MAX_OUTPUT_BYTES: u64 = 3 << 20;
 
 /// Container engines take no uid above what user namespaces map.
 const MAX_UID: u32 = 65_533;
+
+/// Sandboxes that may be on their way out, their uids not yet free, besides those in use.
+const MAX_REMOVALS: usize = 32;
+
+/// The most sandboxes kept waiting: far more than a host has memory for.
+const MAX_POOL_SIZE: usize = 256;
+
+/// The most modules that an interpreter imports ahead of use.
+const MAX_PRELOAD: usize = 64;
 
 /// Everything that is wrong, each with the name of its key.
 #[must_use]
@@ -21,6 +30,7 @@ pub(super) fn mistakes(config: &Config) -> Vec<String> {
     let mut mistakes = Vec::new();
     numbers(config, &mut mistakes);
     execution(&config.execution, &mut mistakes);
+    pool(&config.pool, &mut mistakes);
     not_yet(config, &mut mistakes);
     if config.execution.max_timeout_seconds > config.app.run_timeout_seconds as f64 {
         mistakes.push(format!(
@@ -63,12 +73,13 @@ fn numbers(config: &Config, mistakes: &mut Vec<String>) {
     if config.limits.max_iterations > 50 {
         mistakes.push("limits.max_iterations: is at most 50".to_owned());
     }
-    let slots = u32::try_from(app.max_concurrent_runs).unwrap_or(u32::MAX);
+    let slots = app.max_concurrent_runs + config.pool.size + MAX_REMOVALS;
+    let slots = u32::try_from(slots).unwrap_or(u32::MAX);
     let last = config.execution.uid_base.saturating_add(slots);
     if config.execution.uid_base < 1000 || last > MAX_UID {
         mistakes.push(format!(
             "execution.uid_base: {} to {last} is needed, one uid for each of \
-             app.max_concurrent_runs, between 1000 and {MAX_UID}",
+             app.max_concurrent_runs and pool.size and a few more, between 1000 and {MAX_UID}",
             config.execution.uid_base
         ));
     }
@@ -176,12 +187,38 @@ fn execution(execution: &Execution, mistakes: &mut Vec<String>) {
     }
 }
 
+fn pool(pool: &Pool, mistakes: &mut Vec<String>) {
+    if pool.size > MAX_POOL_SIZE {
+        mistakes.push(format!("pool.size: is at most {MAX_POOL_SIZE}"));
+    }
+    if !(1..=1 << 24).contains(&pool.memory_mb) {
+        mistakes.push("pool.memory_mb: has to be at least 1".to_owned());
+    }
+    if pool.preload.len() > MAX_PRELOAD {
+        mistakes.push(format!(
+            "pool.preload: names more than {MAX_PRELOAD} modules"
+        ));
+    }
+    for module in pool.preload.iter().filter(|module| !is_module(module)) {
+        mistakes.push(format!(
+            "pool.preload: {module:?} is no name of a Python module"
+        ));
+    }
+}
+
+/// Whether a text is a dotted name, as an import statement takes it.
+fn is_module(text: &str) -> bool {
+    let is_name = |part: &str| {
+        part.starts_with(|c: char| c.is_alphabetic() || c == '_')
+            && part.chars().all(|c| c.is_alphanumeric() || c == '_')
+    };
+    text.len() <= 200 && text.split('.').all(is_name)
+}
+
 /// Settings of the interface that this version cannot honour: refused, never ignored.
 fn not_yet(config: &Config, mistakes: &mut Vec<String>) {
     let asked = [
         ("auth.tokens_file", config.auth.tokens_file.is_some()),
-        ("pool.size", config.pool.size > 0),
-        ("pool.preload", !config.pool.preload.is_empty()),
         ("api.artifact_download", config.api.artifact_download),
         ("api.uploads", config.api.uploads),
     ];
@@ -213,7 +250,7 @@ mod tests {
 
     #[test]
     fn each_mistake_names_its_key() {
-        let cases: [(&str, Change); 9] = [
+        let cases: [(&str, Change); 11] = [
             ("api.listen", |c| c.api.listen = ([0, 0, 0, 0], 8000).into()),
             ("execution.timeout_seconds", |c| {
                 c.execution.timeout_seconds = f64::NAN
@@ -230,7 +267,11 @@ mod tests {
             ("auth.tokens_file", |c| {
                 c.auth.tokens_file = Some("x".into())
             }),
-            ("pool.size", |c| c.pool.size = 3),
+            ("pool.size", |c| c.pool.size = 1000),
+            ("pool.memory_mb", |c| c.pool.memory_mb = 0),
+            ("pool.preload", |c| {
+                c.pool.preload = vec!["os; x".to_owned()]
+            }),
         ];
         for (name, change) in cases {
             let text = with(change);

@@ -1,6 +1,6 @@
 //! The program's whole environment (contract section 2.10): a list, not a filter.
 
-use super::spec::Limits;
+use super::spec::SandboxLimits;
 
 /// Where things are inside a sandbox.
 pub mod place {
@@ -14,13 +14,13 @@ pub mod place {
     pub const TEMPORARY: &str = "/tmp";
 }
 
-/// The environment of a program under `limits`, sorted by name.
+/// The environment of a program in a sandbox with `limits`, sorted by name.
 ///
 /// Nothing of the daemon's environment or of the image's is in it. The thread counts follow the
 /// CPU limit, because libraries count the host's cores (BR-46).
 #[must_use]
-pub fn environment(limits: &Limits) -> Vec<(String, String)> {
-    let threads = thread_count(limits.cpus);
+pub fn environment(limits: &SandboxLimits) -> Vec<(String, String)> {
+    let threads = thread_count(limits.nano_cpus);
     let fixed = [
         ("FUMEHOOD_DATASET", place::DATASET),
         ("FUMEHOOD_OUTPUT", place::OUTPUT),
@@ -46,8 +46,8 @@ pub fn environment(limits: &Limits) -> Vec<(String, String)> {
 }
 
 /// Threads that make sense under a CPU limit: its whole part, at least one.
-fn thread_count(cpus: f64) -> String {
-    format!("{:.0}", cpus.floor().max(1.0))
+fn thread_count(nano_cpus: u64) -> String {
+    (nano_cpus / 1_000_000_000).max(1).to_string()
 }
 
 #[cfg(test)]
@@ -56,8 +56,8 @@ mod tests {
 
     #[test]
     fn thread_counts_follow_the_cpu_limit() {
-        for (cpus, threads) in [(0.5, "1"), (1.0, "1"), (1.9, "1"), (2.0, "2"), (16.0, "16")] {
-            assert_eq!(thread_count(cpus), threads);
+        for (tenths, threads) in [(5, "1"), (10, "1"), (19, "1"), (20, "2"), (160, "16")] {
+            assert_eq!(thread_count(tenths * 100_000_000), threads);
         }
     }
 }

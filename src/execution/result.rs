@@ -83,6 +83,9 @@ pub struct ExecutionResult {
     pub stderr_tail: Option<String>,
     /// What it used; `None` if it never ran.
     pub usage: Option<ResourceUsage>,
+    /// How it got its sandbox; `None` if it got none.
+    #[serde(default)]
+    pub sandbox: Option<SandboxUse>,
     /// When the program started.
     pub started_at: Option<Timestamp>,
     /// When it was over.
@@ -91,6 +94,37 @@ pub struct ExecutionResult {
     pub artifacts: Vec<Artifact>,
     /// What was left out, and why.
     pub artifacts_skipped: Vec<SkippedArtifact>,
+}
+
+/// How an execution got its sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxUse {
+    /// In which state it was when the program came.
+    pub start: SandboxStart,
+    /// How the data set got into it; `None` without a data set.
+    pub dataset_mount: Option<DatasetMounted>,
+}
+
+/// In which state a sandbox was when its program came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SandboxStart {
+    /// It was made for this program.
+    Cold,
+    /// It waited, with an interpreter that had imported nothing, or with none.
+    Warm,
+    /// It waited, with an interpreter that had imported libraries.
+    Preloaded,
+}
+
+/// How a data set got into a sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DatasetMounted {
+    /// The engine mounted it when it made the container.
+    Created,
+    /// The daemon mounted it into the waiting sandbox.
+    Placed,
 }
 
 /// What an execution used.

@@ -35,6 +35,8 @@ pub struct ExecutionSpec {
     pub image: String,
     /// The engine's runtime; `None` is the engine's default.
     pub runtime: Option<String>,
+    /// Whether an interpreter that has started before may run the program.
+    pub preload: bool,
     /// What the program may use.
     pub limits: Limits,
 }
@@ -44,7 +46,7 @@ pub struct ExecutionSpec {
 /// A path can be replaced while a run waits. The identity of the directory is therefore taken with
 /// the check, compared when the execution is prepared, and compared again with what the sandbox
 /// really sees before the program starts (security.md row 29).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DatasetPin {
     /// Absolute, without symbolic links, inside an allowed data root.
     pub path: PathBuf,
@@ -77,4 +79,39 @@ pub struct Limits {
     pub max_artifact_mb: u64,
     /// Number of artifact files.
     pub max_artifact_files: u64,
+}
+
+/// The part of [`Limits`] that is fixed when a sandbox is made; the rest is told to it together
+/// with the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SandboxLimits {
+    /// Memory and tmpfs together, in MiB; there is no swap.
+    pub memory_mb: u64,
+    /// CPU time, in billionths of a CPU.
+    pub nano_cpus: u64,
+    /// Processes and threads.
+    pub max_processes: u64,
+    /// Size of the workspace, and of one file in it, in MiB.
+    pub workspace_mb: u64,
+    /// Size of `/dev/shm`, in MiB.
+    pub shm_mb: u64,
+}
+
+impl Limits {
+    /// What of them a sandbox is made with.
+    #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "CPUs are positive and bounded far below; `as` saturates"
+    )]
+    pub fn of_sandbox(&self) -> SandboxLimits {
+        SandboxLimits {
+            memory_mb: self.memory_mb,
+            nano_cpus: (self.cpus * 1e9).round() as u64,
+            max_processes: self.max_processes,
+            workspace_mb: self.workspace_mb,
+            shm_mb: self.shm_mb,
+        }
+    }
 }

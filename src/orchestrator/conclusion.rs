@@ -198,6 +198,7 @@ fn result(
         stdout_tail,
         stderr_tail,
         usage: exited.map(usage),
+        sandbox: None,
         started_at: talk.started_at,
         finished_at: Timestamp::now(),
         artifacts: collected.artifacts,

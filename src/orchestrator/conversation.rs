@@ -1,4 +1,4 @@
-//! The talk with a supervisor from `Ready` to the end of the program.
+//! The talk with a supervisor from the input files to the end of the program.
 //!
 //! Enforces the deadline and the end on request from outside the sandbox (invariant 1): the
 //! supervisor does so first, to keep what was written; if it is late, the caller destroys the
@@ -7,9 +7,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use fumehood_protocol::message::{
-    Exited, OutputLimits, ProgramLimits, Ready, Start, Stream, WriteFile,
-};
+use fumehood_protocol::message::{Exited, OutputLimits, ProgramLimits, Start, Stream, WriteFile};
 use fumehood_protocol::{FromSupervisor, MAX_PAYLOAD_BYTES, ResumeToken, ToSupervisor};
 use jiff::Timestamp;
 use rand::Rng as _;
@@ -17,16 +15,12 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::trouble::Trouble;
-use crate::execution::environment::environment;
 use crate::execution::output::{Head, TAIL_BYTES};
 use crate::execution::spec::{ExecutionSpec, Limits, SCRIPT_NAME};
 use crate::runs::events::RunEvent;
 use crate::runs::service::Observer;
-use crate::sandbox::policy;
+use crate::sandbox::program;
 use crate::sandbox::session::{Session, SessionError};
-
-/// From the start of a sandbox to its supervisor's first message.
-const READY_BOUND: Duration = Duration::from_secs(30);
 
 /// From the last input file to the program's start.
 const START_BOUND: Duration = Duration::from_secs(30);
@@ -63,25 +57,6 @@ pub(super) enum TalkEnd {
     LateOnCancel,
     /// The stream broke.
     Lost(SessionError),
-}
-
-/// Waits for the supervisor to be ready.
-pub(super) async fn ready(session: &mut Session) -> Result<Ready, Trouble> {
-    match timeout(READY_BOUND, session.receive()).await {
-        Ok(Ok(FromSupervisor::Ready(ready))) => Ok(ready),
-        Ok(Ok(FromSupervisor::Failed(failed))) => Err(Trouble::NotStarted {
-            step: failed.step,
-            message: failed.message,
-        }),
-        Ok(Ok(_)) => Err(Trouble::NotStarted {
-            step: "greeting".to_owned(),
-            message: "the supervisor did not say that it is ready".to_owned(),
-        }),
-        Ok(Err(error)) => Err(error.into()),
-        Err(_) => Err(Trouble::NotReady {
-            seconds: READY_BOUND.as_secs(),
-        }),
-    }
 }
 
 /// Hands over the files and starts the program.
@@ -129,14 +104,15 @@ async fn write_file(session: &mut Session, path: &str, bytes: &[u8]) -> Result<(
 
 fn start_message(limits: &Limits) -> Start {
     let wall = Duration::try_from_secs_f64(limits.timeout_seconds).unwrap_or(Duration::MAX);
+    let sandbox_limits = limits.of_sandbox();
     Start {
-        arguments: vec!["python3".to_owned(), SCRIPT_NAME.to_owned()],
-        environment: environment(limits),
+        arguments: program::ARGUMENTS.map(str::to_owned).to_vec(),
+        environment: program::environment(&sandbox_limits),
         limits: ProgramLimits {
             wall_milliseconds: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX).max(1),
             cpu_seconds: None,
-            file_size_bytes: policy::sizes(limits).workspace.bytes,
-            open_files: policy::OPEN_FILES,
+            file_size_bytes: program::file_size_bytes(&sandbox_limits),
+            open_files: program::OPEN_FILES,
         },
         output: OutputLimits {
             stdout_head_bytes: limits.max_stdout_size_bytes,

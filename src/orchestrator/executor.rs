@@ -1,17 +1,19 @@
 //! One program in one sandbox: prepared, followed, collected, destroyed, judged.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::collection::collect;
 use super::conclusion::{Gathered, conclude, never_started};
 use super::conversation::{self, TalkEnd};
+use super::sandboxes::{Prepared, Sandboxes};
 use super::trouble::Trouble;
 use crate::artifacts::collect::Caps;
 use crate::artifacts::path::ArtifactPath;
@@ -20,48 +22,42 @@ use crate::artifacts::{Collector, OutputRoot, Staging};
 use crate::execution::cause::Verdict;
 use crate::execution::paths::input_file_path;
 use crate::execution::result::ExecutionResult;
-use crate::execution::spec::{DatasetPin, ExecutionSpec, SETUP_NAME};
-use crate::runs::dataset_contents::{self, Scan};
-use crate::runs::dataset_path;
+use crate::execution::spec::{ExecutionSpec, SETUP_NAME};
+use crate::ids::ExecutionId;
 use crate::runs::service::Observer;
+use crate::sandbox::preparation::ReadySandbox;
 use crate::sandbox::session::Session;
-use crate::sandbox::slots::{Slot, Slots};
-use crate::sandbox::template::Template;
-use crate::sandbox::{Engine, Sandbox, check};
+use crate::sandbox::{EngineError, Sandbox};
 use crate::telemetry::log_chain;
+
+/// For a supervisor to take the last word.
+const LEAVE_BOUND: Duration = Duration::from_secs(1);
 
 /// Runs programs. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Executor {
-    engine: Arc<dyn Engine>,
+    sandboxes: Sandboxes,
     outputs: OutputRoot,
-    slots: Slots,
-}
-
-/// A sandbox whose supervisor is ready, and the place for what it will leave.
-struct Prepared {
-    sandbox: Box<dyn Sandbox>,
-    session: Session,
-    staging: Staging,
-    /// What deserves a warning already.
-    notes: Vec<String>,
 }
 
 impl Executor {
-    /// An executor on `engine` that publishes artifacts under `outputs`.
+    /// An executor that publishes artifacts under `outputs`.
     #[must_use]
-    pub fn new(engine: Arc<dyn Engine>, outputs: OutputRoot, slots: Slots) -> Self {
-        Self {
-            engine,
-            outputs,
-            slots,
-        }
+    pub fn new(sandboxes: Sandboxes, outputs: OutputRoot) -> Self {
+        Self { sandboxes, outputs }
     }
 
     /// Where an execution's artifacts are published.
     #[must_use]
     pub fn outputs(&self) -> &OutputRoot {
         &self.outputs
+    }
+
+    /// Keeps a waiting sandbox for an execution like this one, if there is one, and gives the id
+    /// that the execution has to have then. To be called before it is written down; never waits.
+    #[must_use]
+    pub fn reserve(&self, spec: ExecutionSpec) -> ExecutionId {
+        self.sandboxes.reserve(spec)
     }
 
     /// Runs one program to its end. Never fails: whatever happens is in the result.
@@ -72,63 +68,58 @@ impl Executor {
         observer: &dyn Observer,
     ) -> ExecutionResult {
         if let Some(reason) = refusal(spec) {
+            self.sandboxes.release(&spec.id);
             return never_started(spec, Verdict::refused(reason));
         }
-        let slot = self.slots.take();
-        let prepared = match cancel.run_until_cancelled(self.prepare(spec, slot)).await {
+        let preparing = cancel.run_until_cancelled(self.prepare(spec));
+        let (prepared, staging) = match preparing.await {
             Some(Ok(prepared)) => prepared,
             Some(Err(trouble)) => return failed_before_start(spec, &trouble),
-            None => return failed_before_start(spec, &Trouble::Cancelled),
+            None => {
+                self.sandboxes.release(&spec.id);
+                return failed_before_start(spec, &Trouble::Cancelled);
+            }
         };
-        self.run(spec, prepared, cancel, observer).await
+        let sandbox_use = prepared.sandbox_use;
+        let mut result = self.run(spec, prepared, staging, cancel, observer).await;
+        result.sandbox = Some(sandbox_use);
+        result
     }
 
-    async fn prepare(&self, spec: &ExecutionSpec, slot: Slot) -> Result<Prepared, Trouble> {
-        let outputs = self.outputs.clone();
-        let id = spec.id.clone();
-        let staging = spawn_blocking(move || outputs.stage(&id)).await??;
-        let notes = match spec.dataset.clone() {
-            Some(pin) => spawn_blocking(move || check_dataset(&pin)).await??,
-            None => Vec::new(),
-        };
-        let template = Template {
-            image: self.engine.image(&spec.image).await?,
-            runtime: spec.runtime.clone(),
-            uid: slot.uid(),
-            dataset: spec.dataset.clone(),
-            limits: spec.limits.clone(),
-        };
-        let mut sandbox = self.engine.create(&spec.id, &template).await?;
-        sandbox.keep(slot);
-        let mut session = Session::new(sandbox.start().await?);
-        let ready = conversation::ready(&mut session).await?;
-        check::check(&ready, &template)?;
-        Ok(Prepared {
-            sandbox,
-            session,
-            staging,
-            notes,
-        })
+    async fn prepare(&self, spec: &ExecutionSpec) -> Result<(Prepared, Staging), Trouble> {
+        tokio::try_join!(self.sandboxes.prepare(spec), self.stage(&spec.id))
+    }
+
+    async fn stage(&self, id: &ExecutionId) -> Result<Staging, Trouble> {
+        let (outputs, id) = (self.outputs.clone(), id.clone());
+        Ok(spawn_blocking(move || outputs.stage(&id)).await??)
     }
 
     async fn run(
         &self,
         spec: &ExecutionSpec,
         prepared: Prepared,
+        staging: Staging,
         cancel: &CancellationToken,
         observer: &dyn Observer,
     ) -> ExecutionResult {
         let Prepared {
-            sandbox,
-            mut session,
-            staging,
+            ready:
+                ReadySandbox {
+                    sandbox,
+                    mut session,
+                    ..
+                },
             mut notes,
+            sandbox_use: _,
         } = prepared;
         if let Err(trouble) = conversation::start(&mut session, spec).await {
             destroy(sandbox).await;
             return failed_before_start(spec, &trouble);
         }
+        let running = self.sandboxes.running();
         let talk = conversation::follow(&mut session, &spec.limits, cancel, observer).await;
+        drop(running);
         if !matches!(talk.end, TalkEnd::Reported(_)) {
             // First of all nothing of it runs any more; questions come after.
             if let Err(error) = sandbox.kill().await {
@@ -145,7 +136,12 @@ impl Executor {
             | TalkEnd::LateOnCancel
             | TalkEnd::Lost(_) => sandbox.memory_kill_seen().await.ok(),
         };
-        notes.extend(destroy(sandbox).await);
+        let is_empty = matches!(&talk.end, TalkEnd::Reported(exited) if exited.survivors == 0);
+        notes.extend(if is_empty {
+            retire(sandbox, session).await
+        } else {
+            destroy(sandbox).await
+        });
         let mut collected = collected;
         let staging = collected.take_staging();
         if let Some(staging) = staging {
@@ -210,20 +206,6 @@ impl Executor {
     }
 }
 
-/// Whether the data set is still the one that was admitted, and safe to share; notes on what could
-/// not be found out. Blocks on the file system.
-fn check_dataset(pin: &DatasetPin) -> Result<Vec<String>, Trouble> {
-    let directory = dataset_path::reopen(pin).map_err(Trouble::Dataset)?;
-    let scan = dataset_contents::scan(&directory)?;
-    let unseen = (scan == Scan::Incomplete).then(|| {
-        format!(
-            "The data set has more than {} entries: sockets and devices beyond were not looked for.",
-            dataset_contents::MAX_ENTRIES
-        )
-    });
-    Ok(unseen.into_iter().collect())
-}
-
 /// Why a program is not even tried (contract sections 2.2 and 2.3).
 fn refusal(spec: &ExecutionSpec) -> Option<String> {
     if spec.code.trim().is_empty() {
@@ -276,7 +258,22 @@ async fn store_setup(staging: Staging, script: Option<&str>) -> Result<Staging, 
 
 /// Destroys a sandbox; a note if that has to be done later.
 async fn destroy(sandbox: Box<dyn Sandbox>) -> Option<String> {
-    match sandbox.destroy().await {
+    removal_note(sandbox.destroy().await)
+}
+
+/// Has a sandbox removed in which nothing runs any more: its supervisor leaves when it hears that
+/// everything has arrived, and the rest is for the engine to do in its own time.
+async fn retire(sandbox: Box<dyn Sandbox>, mut session: Session) -> Option<String> {
+    match timeout(LEAVE_BOUND, session.acknowledge_all()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => log_chain("a supervisor could not be told to leave", &error),
+        Err(_) => warn!("a supervisor does not listen any more"),
+    }
+    removal_note(sandbox.retire().await)
+}
+
+fn removal_note(removed: Result<(), EngineError>) -> Option<String> {
+    match removed {
         Ok(()) => None,
         Err(error) => {
             log_chain("a sandbox could not be removed at once; it will be", &error);

@@ -34,6 +34,15 @@ impl GivenProgram {
 
 #[async_trait]
 impl Orchestrator for GivenProgram {
+    fn first_execution(&self, run: &RunRecord) -> ExecutionId {
+        let request = &run.request;
+        let spec = specification(run, ExecutionId::random());
+        match &request.code {
+            Some(_) => self.executor.reserve(spec),
+            None => spec.id,
+        }
+    }
+
     async fn carry_out(&self, run: &RunRecord, context: &RunContext) -> CarriedOut {
         let spec = specification(run, context.first_execution.clone());
         context
@@ -97,6 +106,7 @@ fn specification(run: &RunRecord, id: ExecutionId) -> ExecutionSpec {
         dataset: request.dataset.clone(),
         image: request.image.clone(),
         runtime: request.runtime.clone(),
+        preload: request.preload,
         limits: request.limits.clone(),
     }
 }

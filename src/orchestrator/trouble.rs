@@ -5,7 +5,7 @@ use crate::execution::cause::Verdict;
 use crate::runs::dataset_contents::UnsafeContents;
 use crate::runs::dataset_path::DatasetChanged;
 use crate::sandbox::EngineError;
-use crate::sandbox::check::Refusal;
+use crate::sandbox::preparation::PreparationError;
 use crate::sandbox::session::SessionError;
 
 /// Infrastructure at fault. `Display` is for clients: it names the thing and the remedy, never a
@@ -18,7 +18,7 @@ pub(super) enum Trouble {
     #[error(transparent)]
     Engine(#[from] EngineError),
     #[error(transparent)]
-    Sandbox(#[from] Refusal),
+    Preparation(#[from] PreparationError),
     #[error("the data set changed or is missing since the run was accepted")]
     Dataset(#[source] DatasetChanged),
     #[error(transparent)]
@@ -41,7 +41,7 @@ impl Trouble {
         match self {
             Self::Cancelled => Verdict::cancelled("the program was not started"),
             Self::Engine(_)
-            | Self::Sandbox(_)
+            | Self::Preparation(_)
             | Self::Dataset(_)
             | Self::DatasetContents(_)
             | Self::Output(_)

@@ -148,6 +148,7 @@ pub fn admit(body: &Value, rules: &Rules) -> Result<RunRequest, AdmissionError> 
         disable_judge: options.disable_judge,
         image: options.image,
         runtime: options.runtime,
+        preload: options.preload,
         limits: options.limits,
     })
 }

@@ -35,6 +35,9 @@ pub struct RunRequest {
     pub image: String,
     /// The engine's runtime; `None` is the engine's default.
     pub runtime: Option<String>,
+    /// Whether interpreters that have started before may run its programs.
+    #[serde(default = "yes")]
+    pub preload: bool,
     /// What each program of the run may use.
     pub limits: Limits,
 }
@@ -46,6 +49,11 @@ impl RunRequest {
         let pin = self.dataset.as_ref()?;
         Some(pin.path.file_name()?.to_string_lossy().into_owned())
     }
+}
+
+/// What a record says that was written before there was a choice.
+fn yes() -> bool {
+    true
 }
 
 /// Where generated code comes from.

@@ -42,6 +42,14 @@ pub const STOP_GRACE: Duration = Duration::from_secs(40);
 /// Carries out a run: one given program, or the loop. Implemented by `orchestrator`.
 #[async_trait]
 pub trait Orchestrator: Send + Sync + std::fmt::Debug {
+    /// The id of the first execution of a run that is about to start: written down together with
+    /// the start. Whatever waits already for an execution is known by its id, so this is the moment
+    /// to choose it. Must not block; `run` is an outline.
+    fn first_execution(&self, run: &RunRecord) -> ExecutionId {
+        let _ = run;
+        ExecutionId::random()
+    }
+
     /// Carries the run out and tells how it ended. Never panics on what a program does; ends soon
     /// after `context.cancel` is cancelled.
     async fn carry_out(&self, run: &RunRecord, context: &RunContext) -> CarriedOut;

@@ -2,10 +2,11 @@
 //! for from the outside? A pure comparison (invariant 6, security.md section 1).
 
 use fumehood_protocol::VERSION;
-use fumehood_protocol::message::Ready;
+use fumehood_protocol::message::{self, Ready};
 
 use super::policy;
-use super::template::Template;
+use super::template::{DatasetMount, Template};
+use crate::execution::DatasetPin;
 
 /// The runtime that has a kernel of its own and tells some things otherwise.
 const GVISOR: &str = "runsc";
@@ -42,30 +43,30 @@ pub enum Refusal {
     },
 }
 
-/// Compares what the supervisor found with what the template asks for.
+/// Compares what the supervisor found with what the template and the uid ask for.
 ///
 /// # Errors
 ///
 /// [`Refusal`]: the sandbox is to be destroyed and nothing started in it.
-pub fn check(ready: &Ready, template: &Template) -> Result<(), Refusal> {
+pub fn check(ready: &Ready, template: &Template, uid: u32) -> Result<(), Refusal> {
     if ready.protocol != VERSION {
         return Err(Refusal::Protocol {
             found: ready.protocol,
         });
     }
-    check_protections(ready, template)?;
-    check_dataset(ready, template)
+    check_protections(ready, template, uid)?;
+    match &template.dataset {
+        DatasetMount::None | DatasetMount::Place => Ok(()),
+        DatasetMount::Created(pin) => check_dataset(ready.dataset, pin, template, uid),
+    }
 }
 
-fn check_protections(ready: &Ready, template: &Template) -> Result<(), Refusal> {
-    let gvisor = template.runtime.as_deref() == Some(GVISOR);
+fn check_protections(ready: &Ready, template: &Template, uid: u32) -> Result<(), Refusal> {
+    let gvisor = is_gvisor(template);
     let sizes = policy::sizes(&template.limits);
     let workspace = &ready.workspace;
     let protections = [
-        (
-            "uid",
-            ready.uid == template.uid && ready.gid == template.uid,
-        ),
+        ("uid", ready.uid == uid && ready.gid == uid),
         ("groups", ready.groups.is_empty()),
         ("capabilities", ready.capabilities == 0),
         (
@@ -100,14 +101,24 @@ fn check_protections(ready: &Ready, template: &Template) -> Result<(), Refusal> 
     }
 }
 
-fn check_dataset(ready: &Ready, template: &Template) -> Result<(), Refusal> {
-    let Some(pin) = &template.dataset else {
-        return Ok(());
-    };
-    let mounted = ready.dataset.ok_or(Refusal::DatasetMissing)?;
+fn is_gvisor(template: &Template) -> bool {
+    template.runtime.as_deref() == Some(GVISOR)
+}
+
+/// Compares what the supervisor found at the place of the data set with the one that was admitted.
+///
+/// # Errors
+///
+/// [`Refusal`], as for [`check`].
+pub fn check_dataset(
+    found: Option<message::DatasetMount>,
+    pin: &DatasetPin,
+    template: &Template,
+    uid: u32,
+) -> Result<(), Refusal> {
+    let mounted = found.ok_or(Refusal::DatasetMissing)?;
     // gVisor numbers files itself; there the check before creation has to do.
-    let gvisor = template.runtime.as_deref() == Some(GVISOR);
-    if !gvisor && (mounted.device, mounted.inode) != (pin.device, pin.inode) {
+    if !is_gvisor(template) && (mounted.device, mounted.inode) != (pin.device, pin.inode) {
         return Err(Refusal::DatasetChanged);
     }
     if !mounted.read_only {
@@ -116,18 +127,19 @@ fn check_dataset(ready: &Ready, template: &Template) -> Result<(), Refusal> {
     if mounted.readable {
         Ok(())
     } else {
-        Err(Refusal::DatasetUnreadable { uid: template.uid })
+        Err(Refusal::DatasetUnreadable { uid })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use fumehood_protocol::message::{DatasetMount, Filesystem};
+    use fumehood_protocol::message::Filesystem;
 
     use super::*;
     use crate::config::Execution;
-    use crate::execution::DatasetPin;
     use crate::sandbox::template::Image;
+
+    const UID: u32 = 50_003;
 
     type Change = fn(&mut Ready);
 
@@ -139,13 +151,13 @@ mod tests {
                 environment_names: Vec::new(),
             },
             runtime: None,
-            uid: 50_003,
-            dataset: Some(DatasetPin {
+            dataset: DatasetMount::Created(DatasetPin {
                 path: "/srv/data".into(),
                 device: 1,
                 inode: 2,
             }),
-            limits: Execution::default().default_limits(),
+            limits: Execution::default().default_limits().of_sandbox(),
+            interpreter: false,
         }
     }
 
@@ -160,7 +172,7 @@ mod tests {
             seccomp: Some(2),
             root_read_only: true,
             network_interfaces: vec!["lo".to_owned()],
-            dataset: Some(DatasetMount {
+            dataset: Some(message::DatasetMount {
                 device: 1,
                 inode: 2,
                 read_only: true,
@@ -177,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_sandbox_as_asked_for_is_accepted() {
-        assert_eq!(check(&ready(), &template()), Ok(()));
+        assert_eq!(check(&ready(), &template(), UID), Ok(()));
     }
 
     #[test]
@@ -205,7 +217,7 @@ mod tests {
         for (name, weaken) in weaken {
             let mut ready = ready();
             weaken(&mut ready);
-            let refusal = check(&ready, &template()).unwrap_err();
+            let refusal = check(&ready, &template(), UID).unwrap_err();
             assert_eq!(refusal, Refusal::Weakened(name.to_owned()));
         }
     }
@@ -213,34 +225,40 @@ mod tests {
     #[test]
     fn another_or_unreadable_or_writable_data_set_refuses_the_sandbox() {
         let mut found = ready();
-        found.dataset = Some(DatasetMount {
+        found.dataset = Some(message::DatasetMount {
             device: 1,
             inode: 9,
             read_only: true,
             readable: true,
         });
-        assert_eq!(check(&found, &template()), Err(Refusal::DatasetChanged));
-        found.dataset = Some(DatasetMount {
+        assert_eq!(
+            check(&found, &template(), UID),
+            Err(Refusal::DatasetChanged)
+        );
+        found.dataset = Some(message::DatasetMount {
             device: 1,
             inode: 2,
             read_only: true,
             readable: false,
         });
         assert_eq!(
-            check(&found, &template()),
+            check(&found, &template(), UID),
             Err(Refusal::DatasetUnreadable { uid: 50_003 })
         );
-        found.dataset = Some(DatasetMount {
+        found.dataset = Some(message::DatasetMount {
             device: 1,
             inode: 2,
             read_only: false,
             readable: true,
         });
         assert!(matches!(
-            check(&found, &template()),
+            check(&found, &template(), UID),
             Err(Refusal::Weakened(_))
         ));
         found.dataset = None;
-        assert_eq!(check(&found, &template()), Err(Refusal::DatasetMissing));
+        assert_eq!(
+            check(&found, &template(), UID),
+            Err(Refusal::DatasetMissing)
+        );
     }
 }

@@ -16,6 +16,8 @@ pub mod container;
 
 mod creation;
 
+mod placement;
+
 pub mod reaper;
 
 pub mod images;
@@ -34,10 +36,11 @@ use tracing::info;
 use self::client::{Call, bounded};
 use self::creation::Creation;
 use self::options::{LABEL_EXECUTION, LABEL_INSTANCE, container_name};
+use self::placement::Placement;
 use self::reaper::Reaper;
 use self::supervisor::SupervisorVolume;
 use super::engine::{Engine, EngineDescription, EngineError, Leftover, Sandbox};
-use super::template::{Image, Template};
+use super::template::{Image, SandboxRequest};
 use crate::ids::{ExecutionId, InstanceId};
 
 /// A Docker Engine.
@@ -54,6 +57,8 @@ pub struct DockerEngine {
 struct Connection {
     docker: Docker,
     cgroup_v1: bool,
+    default_runtime: String,
+    placement: Placement,
     /// The volume with the supervisor, as it was when it was known to be complete.
     supervisor_volume: Mutex<Option<SupervisorVolume>>,
 }
@@ -96,8 +101,11 @@ impl DockerEngine {
         let connection = Arc::new(Connection {
             docker,
             cgroup_v1: info.cgroup_version == Some(SystemInfoCgroupVersionEnum::_1),
+            default_runtime: info.default_runtime.unwrap_or_default(),
+            placement: Placement::default(),
             supervisor_volume: Mutex::new(None),
         });
+        self.reaper.use_client(&connection.docker);
         info!(
             engine.version = info.server_version.as_deref().unwrap_or("unknown"),
             engine.cgroup_v1 = connection.cgroup_v1,
@@ -144,16 +152,11 @@ impl Engine for DockerEngine {
         })
     }
 
-    async fn create(
-        &self,
-        execution: &ExecutionId,
-        template: &Template,
-    ) -> Result<Box<dyn Sandbox>, EngineError> {
+    async fn create(&self, request: &SandboxRequest) -> Result<Box<dyn Sandbox>, EngineError> {
         let creation = Creation {
             connection: self.connection().await?,
             instance: self.instance.clone(),
-            execution: execution.clone(),
-            template: template.clone(),
+            request: request.clone(),
             reaper: self.reaper.clone(),
         };
         match self.reaper.see_through(creation.run()).await {
@@ -165,13 +168,21 @@ impl Engine for DockerEngine {
         }
     }
 
+    async fn places_datasets(&self, runtime: Option<&str>) -> bool {
+        let Ok(connection) = self.connection().await else {
+            return false;
+        };
+        let runtime = runtime.unwrap_or(&connection.default_runtime);
+        connection.placement.is_possible(runtime).await
+    }
+
     async fn destroy(&self, execution: &ExecutionId) -> Result<(), EngineError> {
         let name = container_name(&self.instance, execution);
         let removing = async { container::remove(&self.docker().await?, &name).await };
         let removed = removing.await.map(drop);
         if removed.is_err() {
             // An engine that starts later than the daemon gets to hear of it then.
-            self.reaper.take(&name, None);
+            self.reaper.take(&name, None, None);
         }
         removed
     }

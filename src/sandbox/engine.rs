@@ -1,6 +1,7 @@
 //! What the daemon needs of a container engine, and nothing more: a duplex byte stream to a fresh
 //! container, its end, and a list of what an earlier daemon left behind.
 
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 
 use async_trait::async_trait;
@@ -9,7 +10,7 @@ use futures_util::Stream;
 use tokio::io::AsyncWrite;
 
 use super::slots::Slot;
-use super::template::{Image, Template};
+use super::template::{Image, SandboxRequest};
 use crate::ids::ExecutionId;
 
 /// A container engine.
@@ -21,14 +22,14 @@ pub trait Engine: Send + Sync + std::fmt::Debug {
     /// Finds an installed image. Never fetches one (security.md row 31).
     async fn image(&self, reference: &str) -> Result<Image, EngineError>;
 
-    /// Creates a sandbox from `template` and compares what the engine made of it with what was
-    /// asked for (invariant 6). The container's name follows from `execution`: a second creation
-    /// for the same execution fails.
-    async fn create(
-        &self,
-        execution: &ExecutionId,
-        template: &Template,
-    ) -> Result<Box<dyn Sandbox>, EngineError>;
+    /// Creates a sandbox and compares what the engine made of it with what was asked for
+    /// (invariant 6). The container's name follows from the execution: a second creation for the
+    /// same one fails.
+    async fn create(&self, request: &SandboxRequest) -> Result<Box<dyn Sandbox>, EngineError>;
+
+    /// Whether this daemon may mount data sets into sandboxes that run already
+    /// ([`Sandbox::place_dataset`]), under this runtime; `None` is the engine's default one.
+    async fn places_datasets(&self, runtime: Option<&str>) -> bool;
 
     /// Destroys whatever an execution left behind; a missing container is no error.
     async fn destroy(&self, execution: &ExecutionId) -> Result<(), EngineError>;
@@ -66,6 +67,12 @@ pub trait Sandbox: Send + std::fmt::Debug {
     /// Attaches to the supervisor's streams and starts it, in this order, so that no byte is lost.
     async fn start(&mut self) -> Result<Channel, EngineError>;
 
+    /// Mounts a directory at the place of the data set of a started sandbox whose template is
+    /// [`DatasetMount::Place`](super::template::DatasetMount::Place): read-only before anything in
+    /// the sandbox can see it, without what is mounted below it. What is mounted is this very
+    /// directory, whatever its path leads to by now. Once only.
+    async fn place_dataset(&mut self, directory: OwnedFd) -> Result<(), EngineError>;
+
     /// Ends everything that runs in the sandbox, at once.
     async fn kill(&self) -> Result<(), EngineError>;
 
@@ -74,6 +81,10 @@ pub trait Sandbox: Send + std::fmt::Debug {
 
     /// Ends everything in the sandbox and removes it.
     async fn destroy(self: Box<Self>) -> Result<(), EngineError>;
+
+    /// Like [`Sandbox::destroy`], but does not wait for the removal unless too many others are
+    /// waited for already. For sandboxes in which nothing runs any more.
+    async fn retire(self: Box<Self>) -> Result<(), EngineError>;
 }
 
 /// The two byte streams to a supervisor.
@@ -136,6 +147,9 @@ pub enum EngineError {
     /// The data set's directory went away.
     #[error("the data set changed or is missing since the run was accepted")]
     DatasetMissing,
+    /// A data set could not be mounted into a sandbox.
+    #[error("the data set could not be mounted into a waiting sandbox")]
+    NotPlaced(#[source] std::io::Error),
     /// What the engine made differs from what was asked for.
     #[error("the engine did not apply the sandbox's settings ({0}): nothing was started")]
     PolicyNotApplied(String),

@@ -1,7 +1,7 @@
 //! The hardening as data, each part with its reason; engines translate it, tests attack it.
 //! The rows are those of the security bar, security.md.
 
-use crate::execution::Limits;
+use crate::execution::spec::SandboxLimits;
 
 /// The seccomp profile, in Docker's format: rows 11 to 20. Its reasons are in `images/seccomp.md`.
 pub const SECCOMP_PROFILE: &str = include_str!("../../images/seccomp.json");
@@ -65,7 +65,7 @@ const TEMPORARY_MB: u64 = 256;
 /// One inode per so many bytes of a tmpfs: row 26.
 const BYTES_PER_INODE: u64 = 16 << 10;
 
-/// Sizes that follow from the limits of one program.
+/// Sizes that follow from the limits of one sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sizes {
     /// Memory, tmpfs included, in bytes: rows 35 and 36.
@@ -101,7 +101,7 @@ impl Tmpfs {
 
 /// The sizes for `limits`.
 #[must_use]
-pub fn sizes(limits: &Limits) -> Sizes {
+pub fn sizes(limits: &SandboxLimits) -> Sizes {
     Sizes {
         memory_bytes: limits.memory_mb << 20,
         workspace: Tmpfs::of_mebibytes(limits.workspace_mb),

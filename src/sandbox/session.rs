@@ -117,6 +117,15 @@ impl Session {
         if self.unacknowledged_bytes < ACKNOWLEDGE_EVERY_BYTES {
             return Ok(());
         }
+        self.acknowledge_all().await
+    }
+
+    /// Acknowledges everything that was received.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError`]; the conversation is over.
+    pub async fn acknowledge_all(&mut self) -> Result<(), SessionError> {
         self.unacknowledged_bytes = 0;
         self.send(&ToSupervisor::Ack(self.received)).await
     }

@@ -12,6 +12,7 @@ use crate::support::daemon::PATIENCE;
 use crate::support::engine::{docker, inspect};
 use crate::support::program::printed;
 use crate::support::wait::until;
+use crate::support::watch::nothing_left;
 use crate::support::{Daemon, Settings};
 
 const CANARY: &str = "CANARY-5b1f0c9ad2e84c77";
@@ -163,6 +164,7 @@ async fn a_program_sees_exactly_the_documented_environment_and_no_secret() {
         assert_eq!(told["sockets"], json!([]));
         assert!(!told.to_string().contains(CANARY), "{told:#}");
     }
+    nothing_left(&daemon, PATIENCE).await;
     remove_image("trapped").await;
 }
 

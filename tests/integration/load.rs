@@ -17,6 +17,8 @@ use crate::support::watch::{Flight, nothing_left};
 use crate::support::{Daemon, Settings};
 
 const AT_ONCE: usize = 8;
+/// Containers of ended runs whose removal the daemon leaves to the engine's own time.
+const REMOVALS: usize = 16;
 const CLIENTS: usize = 4;
 const RUNS_EACH: usize = 50;
 
@@ -142,7 +144,7 @@ async fn two_hundred_runs_eight_at_a_time_end_in_order_and_leave_nothing() {
         "{took:?} in all, {most} containers at most, {} answers, p99 {p99:?}, slowest {slowest:?}",
         times.len()
     );
-    assert!((2..=AT_ONCE).contains(&most), "{measured}");
+    assert!((2..=AT_ONCE + REMOVALS).contains(&most), "{measured}");
     assert!(p99 < Duration::from_millis(100), "{measured}");
     assert!(took < Duration::from_secs(110), "{measured}");
     for (number, ids) in ids.iter().enumerate() {

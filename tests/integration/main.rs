@@ -31,6 +31,7 @@ mod endings;
 
 mod load;
 
+mod pool;
 mod restarts;
 mod interface;
 mod artifacts;

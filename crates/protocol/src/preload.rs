@@ -42,4 +42,7 @@ pub struct Preloaded {
     /// failure: a program that needs one learns of it as it always did. At most
     /// [`MAX_MODULES`] + 1, each at most [`MAX_NAME_BYTES`] and a word or two.
     pub problems: Vec<String>,
+    /// The most memory that was charged to the sandbox by then, in bytes; `None`: the kernel does
+    /// not tell.
+    pub peak_memory_bytes: Option<u64>,
 }

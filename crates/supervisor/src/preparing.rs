@@ -12,6 +12,7 @@ use crate::preload::{Interpreter, Progress};
 use crate::reap::Children;
 use crate::run::Run;
 use crate::settings::Settings;
+use crate::watch;
 use crate::workspace::Workspace;
 
 /// What is there before the program is started.
@@ -57,7 +58,7 @@ impl Preparing {
         let started = Interpreter::start(request, settings, workspace, now);
         let (stage, answer) = match started {
             Ok(interpreter) => (Stage::Importing(Box::new(interpreter)), None),
-            Err(reason) => (Stage::Without, Some(none_waits(vec![reason]))),
+            Err(reason) => (Stage::Without, Some(preloaded(false, vec![reason]))),
         };
         self.stage = stage;
         Ok(answer)
@@ -105,8 +106,7 @@ impl Preparing {
                 Progress::Ready => {
                     let problems = interpreter.take_problems();
                     self.stage = Stage::Waiting(interpreter);
-                    let waiting = true;
-                    Ok(Some(Preloaded { waiting, problems }))
+                    Ok(Some(preloaded(true, problems)))
                 }
                 Progress::Lost(reason) if self.written && !interpreter.is_ours() => {
                     Err(Fatal::Interpreter(reason))
@@ -116,7 +116,7 @@ impl Preparing {
                     problems.push(reason);
                     interpreter.end(children)?;
                     self.stage = Stage::Without;
-                    Ok(Some(none_waits(problems)))
+                    Ok(Some(preloaded(false, problems)))
                 }
             },
             Stage::Waiting(mut interpreter) => match interpreter.turn(children, now)? {
@@ -150,9 +150,10 @@ impl Preparing {
     }
 }
 
-fn none_waits(problems: Vec<String>) -> Preloaded {
+fn preloaded(waiting: bool, problems: Vec<String>) -> Preloaded {
     Preloaded {
-        waiting: false,
+        waiting,
         problems,
+        peak_memory_bytes: watch::peak_memory_bytes(),
     }
 }

@@ -57,6 +57,11 @@ impl Counters {
     }
 }
 
+/// The most memory that was charged to the sandbox so far.
+pub(crate) fn peak_memory_bytes() -> Option<u64> {
+    counter(PEAK_MEMORY)
+}
+
 /// Watches one program.
 #[derive(Debug)]
 pub(crate) struct Watch {
@@ -106,7 +111,7 @@ impl Watch {
                     after.children_cpu_microseconds,
                 ))
                 .unwrap_or(0),
-            peak_memory_bytes: counter(PEAK_MEMORY),
+            peak_memory_bytes: peak_memory_bytes(),
             peak_resident_bytes: children.map_or(0, |children| children.peak_resident_bytes),
             memory_kills: since(self.before.memory_kills, after.memory_kills),
             process_refusals: since(self.before.process_refusals, after.process_refusals),

@@ -80,7 +80,10 @@ async fn health_and_settings() {
         format!(r#"{{"status":"ok","version":"{version}"}}"#)
     );
     assert_eq!(fixture.get("/live").await.text, r#"{"status":"ok"}"#);
-    assert_eq!(fixture.get("/ready").await.text, r#"{"status":"ready"}"#);
+    assert_eq!(
+        fixture.get("/ready").await.text,
+        r#"{"status":"ready","pool":{"size":2,"waiting":0}}"#
+    );
     let settings = fixture.get("/settings").await.json();
     assert_eq!(settings["ceilings"]["memory_mb"], 16_384);
     assert_eq!(settings["features"]["uploads"], false);

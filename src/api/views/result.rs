@@ -5,7 +5,7 @@ use serde_json::Number;
 
 use super::ArtifactView;
 use crate::execution::cause::{Cause, CauseKind, Limit};
-use crate::execution::result::{ExecutionResult, ResourceUsage, SkippedArtifact};
+use crate::execution::result::{ExecutionResult, ResourceUsage, SandboxUse, SkippedArtifact};
 
 #[derive(Debug, Serialize)]
 pub(in crate::api) struct ResultView {
@@ -29,6 +29,7 @@ pub(in crate::api) struct ResultView {
     stdout_tail: Option<String>,
     stderr_tail: Option<String>,
     usage: Option<UsageView>,
+    sandbox: Option<SandboxUse>,
     started_at: Option<String>,
     finished_at: String,
     artifacts: Vec<ArtifactView>,
@@ -83,6 +84,7 @@ impl From<ExecutionResult> for ResultView {
             stdout_tail,
             stderr_tail,
             usage,
+            sandbox,
             started_at,
             finished_at,
             artifacts,
@@ -109,6 +111,7 @@ impl From<ExecutionResult> for ResultView {
             stdout_tail,
             stderr_tail,
             usage: usage.map(UsageView::from),
+            sandbox,
             started_at: started_at.map(|time| time.to_string()),
             finished_at: finished_at.to_string(),
             artifacts: artifacts.into_iter().map(ArtifactView::from).collect(),

@@ -5,6 +5,7 @@ use fumehood_protocol::encode;
 use fumehood_protocol::message::Output;
 use futures_util::stream;
 use tokio::io::DuplexStream;
+use tokio_util::task::TaskTracker;
 
 use super::*;
 use crate::runs::service::STOP_GRACE;
@@ -68,7 +69,7 @@ fn deaf_and_silent_supervisor() -> (Session, DuplexStream) {
 fn cancelled_after(delay: Duration) -> CancellationToken {
     let cancel = CancellationToken::new();
     let cancelling = cancel.clone();
-    tokio::spawn(async move {
+    TaskTracker::new().spawn(async move {
         tokio::time::sleep(delay).await;
         cancelling.cancel();
     });

@@ -33,6 +33,7 @@ pub(super) struct Options {
     pub(super) disable_judge: bool,
     pub(super) image: String,
     pub(super) runtime: Option<String>,
+    pub(super) preload: bool,
     pub(super) limits: Limits,
 }
 
@@ -57,6 +58,7 @@ pub(super) fn read(
         .and_then(|count| u32::try_from(count).ok())
         .unwrap_or(rules.max_iterations);
     let disable_judge = reader.boolean("disable_judge").unwrap_or(false);
+    let preload = reader.boolean("preload").unwrap_or(true);
 
     let mut limits = execution.default_limits();
     let above_zero = Problem::GreaterThan(Bound(0.0));
@@ -94,6 +96,7 @@ pub(super) fn read(
         disable_judge,
         image: image.unwrap_or_else(|| rules.default_image.clone()),
         runtime: runtime.or_else(|| execution.runtime.clone()),
+        preload,
         limits,
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::inner::{Active, Inner, now};
-use crate::ids::ExecutionId;
+use crate::ids::{ExecutionId, RunId};
 use crate::runs::events::RunEvent;
 use crate::runs::queue::Waiting;
 use crate::runs::service::Observer as _;
@@ -48,13 +48,22 @@ enum Started {
     NotRecorded,
 }
 
+/// Chosen by the orchestrator, which may have something ready. A record that cannot be read is met
+/// again by whoever records the start.
+async fn first_execution(inner: &Inner, id: RunId) -> ExecutionId {
+    match inner.store.get(id).await {
+        Ok(Some(run)) => inner.orchestrator.first_execution(&run),
+        Ok(None) | Err(_) => ExecutionId::random(),
+    }
+}
+
 async fn start(inner: &Arc<Inner>, run: Waiting, permit: OwnedSemaphorePermit) -> Started {
     let id = run.id;
     // Known before its start is recorded, so that a request to cancel always finds it.
     let active = Active::default();
     inner.active().insert(id, active.clone());
     // Every run has a first execution: planned together with the start, it costs no flush.
-    let execution = ExecutionId::random();
+    let execution = first_execution(inner, id).await;
     let planned = Alongside::Execution(execution.clone());
     let start = Event::Start { at: now() };
     match inner.store.apply(id, start, &planned).await {

@@ -107,6 +107,7 @@ pub(crate) fn request() -> RunRequest {
         disable_judge: false,
         image: "image".to_owned(),
         runtime: None,
+        preload: true,
         limits: Execution::default().default_limits(),
     }
 }
@@ -143,6 +144,7 @@ pub(crate) fn episode(run_id: RunId, iteration: u32, execution: &ExecutionId) ->
             stdout_tail: None,
             stderr_tail: None,
             usage: None,
+            sandbox: None,
             started_at: None,
             finished_at: Timestamp::UNIX_EPOCH,
             artifacts: vec![Artifact {

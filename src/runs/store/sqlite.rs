@@ -1,6 +1,6 @@
 //! The embedded store: one SQLite file, write-ahead log, every commit flushed to disk.
 //!
-//! One connection writes, and belongs to the [`writer`]; a few read. Owns the file and its lock;
+//! One connection writes, and belongs to the `writer`; a few read. Owns the file and its lock;
 //! nothing else opens them.
 
 pub mod lock;

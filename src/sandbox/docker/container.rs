@@ -1,7 +1,10 @@
 //! One container: starting it with its streams attached, asking how it ended, removing it.
 
+use std::io;
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bollard::Docker;
@@ -12,13 +15,18 @@ use bollard::query_parameters::{
 };
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
+use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use super::Connection;
 use super::client::{Call, bounded, is_answer, is_missing};
+use super::placement::MountNamespace;
 use super::reaper::Reaper;
 use crate::sandbox::engine::{Channel, EngineError, Sandbox};
 use crate::sandbox::slots::Slot;
+
+/// How long mounting a data set into a container may take; on a dead network disk it never ends.
+const PLACE_BOUND: Duration = Duration::from_secs(10);
 
 /// A container that the daemon made, or may have made: it exists from before the call that makes
 /// it, so that an answer that gets lost leaves nothing behind.
@@ -29,6 +37,9 @@ pub struct DockerSandbox {
     reaper: Reaper,
     standing: Standing,
     slot: Option<Slot>,
+    /// Where a data set can be mounted later; known once it was started, if its template asks.
+    namespace: Option<MountNamespace>,
+    wants_dataset: bool,
 }
 
 /// What is known of a container.
@@ -49,7 +60,14 @@ impl DockerSandbox {
             reaper,
             standing: Standing::Unknown,
             slot: None,
+            namespace: None,
+            wants_dataset: false,
         }
+    }
+
+    /// Says that a data set is to be mounted into it once it was started.
+    pub(super) fn expect_dataset(&mut self) {
+        self.wants_dataset = true;
     }
 
     pub(super) fn name(&self) -> &str {
@@ -62,6 +80,17 @@ impl DockerSandbox {
             self.standing = Standing::Answered;
         }
         answer
+    }
+
+    /// Where a data set can be mounted into it; `None` if that turns out not to be possible.
+    async fn find_namespace(&self) -> Result<Option<MountNamespace>, EngineError> {
+        let docker = &self.connection.docker;
+        let inspect = docker.inspect_container(&self.name, None::<InspectContainerOptions>);
+        let inspected = bounded(Call::Inspect, inspect).await?;
+        let pid = inspected.state.and_then(|state| state.pid);
+        let id = inspected.id.unwrap_or_default();
+        let placement = &self.connection.placement;
+        Ok(placement.namespace(pid.unwrap_or_default(), id).await.ok())
     }
 
     /// Ends and removes it.
@@ -98,10 +127,23 @@ impl Sandbox for DockerSandbox {
             *self.connection.supervisor_volume.lock().await = None;
             return Err(error);
         }
+        if self.wants_dataset {
+            self.namespace = self.find_namespace().await?;
+        }
         Ok(Channel {
             reader: supervisor_output(attached.output),
             writer: attached.input,
         })
+    }
+
+    async fn place_dataset(&mut self, directory: OwnedFd) -> Result<(), EngineError> {
+        let namespace = self.namespace.take().ok_or_else(|| {
+            EngineError::NotPlaced(io::Error::other("nothing can be mounted into this sandbox"))
+        })?;
+        match timeout(PLACE_BOUND, namespace.place(directory)).await {
+            Ok(placed) => placed.map_err(EngineError::NotPlaced),
+            Err(late) => Err(EngineError::NotPlaced(late.into())),
+        }
     }
 
     async fn kill(&self) -> Result<(), EngineError> {
@@ -133,13 +175,24 @@ impl Sandbox for DockerSandbox {
     async fn destroy(self: Box<Self>) -> Result<(), EngineError> {
         self.remove().await
     }
+
+    async fn retire(mut self: Box<Self>) -> Result<(), EngineError> {
+        match self.reaper.debt() {
+            Some(debt) => {
+                self.reaper.take(&self.name, self.slot.take(), Some(debt));
+                self.standing = Standing::Removed;
+                Ok(())
+            }
+            None => self.remove().await,
+        }
+    }
 }
 
 impl Drop for DockerSandbox {
     fn drop(&mut self) {
         match self.standing {
             Standing::Unknown => self.reaper.take_if_it_appears(&self.name),
-            Standing::Answered => self.reaper.take(&self.name, self.slot.take()),
+            Standing::Answered => self.reaper.take(&self.name, self.slot.take(), None),
             Standing::Removed => {}
         }
     }

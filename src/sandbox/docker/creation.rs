@@ -19,9 +19,9 @@ use super::supervisor::{self, SupervisorVolume};
 use super::{Connection, verify};
 use crate::ids::{ExecutionId, InstanceId};
 use crate::sandbox::engine::EngineError;
-use crate::sandbox::template::{Image, Template};
+use crate::sandbox::template::{DatasetMount, Image, SandboxRequest};
 
-/// Added to a program's time limit for the deadline in the container's label: preparing before it
+/// Added to a sandbox's lifetime for the deadline in the container's label: preparing before it
 /// and collecting after it.
 const DEADLINE_ALLOWANCE: Duration = Duration::from_secs(600);
 
@@ -30,24 +30,30 @@ const DEADLINE_ALLOWANCE: Duration = Duration::from_secs(600);
 pub(super) struct Creation {
     pub(super) connection: Arc<Connection>,
     pub(super) instance: InstanceId,
-    pub(super) execution: ExecutionId,
-    pub(super) template: Template,
+    pub(super) request: SandboxRequest,
     pub(super) reaper: Reaper,
 }
 
 impl Creation {
     /// Creates the container and compares what the engine made of it with what was asked for.
     pub(super) async fn run(self) -> Result<DockerSandbox, EngineError> {
-        let volume = self.supervisor_volume(&self.template.image).await?;
+        let SandboxRequest {
+            execution,
+            template,
+            uid,
+            lifetime,
+        } = &self.request;
+        let volume = self.supervisor_volume(&template.image).await?;
         let identity = Identity {
             instance: &self.instance,
-            execution: &self.execution,
-            deadline: deadline(&self.template),
+            execution,
+            uid: *uid,
+            deadline: deadline(*lifetime),
             supervisor_volume: &volume,
             cgroup_v1: self.connection.cgroup_v1,
         };
-        let body = options::container(&self.template, &identity);
-        let mut sandbox = self.sandbox(&self.execution);
+        let body = options::container(template, &identity);
+        let mut sandbox = self.sandbox(execution);
         let docker = &self.connection.docker;
         let create = CreateContainerOptions {
             name: Some(sandbox.name().to_owned()),
@@ -56,7 +62,7 @@ impl Creation {
         let created = docker.create_container(Some(create), body.clone());
         sandbox
             .made(bounded(Call::Create, created).await)
-            .map_err(|error| client::create_failed(error, &self.template))?;
+            .map_err(|error| client::create_failed(error, template))?;
         let inspect = docker.inspect_container(sandbox.name(), None::<InspectContainerOptions>);
         let applied = bounded(Call::Inspect, inspect).await?;
         let differences = verify::differences(&body, &applied);
@@ -67,6 +73,9 @@ impl Creation {
                 "the engine did not apply the sandbox's settings"
             );
             return Err(EngineError::PolicyNotApplied(differences.join(", ")));
+        }
+        if template.dataset == DatasetMount::Place {
+            sandbox.expect_dataset();
         }
         Ok(sandbox)
     }
@@ -103,9 +112,8 @@ impl Creation {
 }
 
 /// When the program of a sandbox created now has to be over, in seconds since the epoch.
-fn deadline(template: &Template) -> i64 {
-    let limit = Duration::try_from_secs_f64(template.limits.timeout_seconds).unwrap_or_default();
-    let end = SystemTime::now() + limit + DEADLINE_ALLOWANCE;
+fn deadline(lifetime: Duration) -> i64 {
+    let end = SystemTime::now() + lifetime + DEADLINE_ALLOWANCE;
     let since_epoch = end.duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since_epoch.as_secs()).unwrap_or(i64::MAX)
 }

@@ -10,10 +10,9 @@ use bollard::models::{
 };
 
 use crate::execution::environment::place;
-use crate::execution::spec::Limits;
 use crate::ids::{ExecutionId, InstanceId};
 use crate::sandbox::policy::{self, Tmpfs};
-use crate::sandbox::template::Template;
+use crate::sandbox::template::{DatasetMount, Template};
 
 /// Label: whose container it is.
 pub const LABEL_INSTANCE: &str = "fumehood.instance";
@@ -29,6 +28,8 @@ pub struct Identity<'a> {
     pub instance: &'a InstanceId,
     /// The execution.
     pub execution: &'a ExecutionId,
+    /// Uid and gid.
+    pub uid: u32,
     /// Seconds since the epoch.
     pub deadline: i64,
     /// The volume with the supervisor.
@@ -54,7 +55,7 @@ pub fn container(template: &Template, identity: &Identity<'_>) -> ContainerCreat
     ContainerCreateBody {
         image: Some(template.image.id.clone()),
         // Rows 1, 3: a numeric uid and gid that nothing else has.
-        user: Some(format!("{0}:{0}", template.uid)),
+        user: Some(format!("{0}:{0}", identity.uid)),
         // Row 47: never the image's own program.
         entrypoint: Some(vec![format!("{}/supervisor", policy::SUPERVISOR_DIRECTORY)]),
         cmd: Some(Vec::new()),
@@ -112,16 +113,7 @@ fn host_config(template: &Template, identity: &Identity<'_>) -> HostConfig {
         sysctls: Some(HashMap::new()),
         // Rows 25 to 34: nothing to write to but sized tmpfs, nothing mounted but what is listed.
         readonly_rootfs: Some(true),
-        tmpfs: Some(HashMap::from([
-            (
-                place::WORKSPACE.to_owned(),
-                workspace_options(sizes.workspace, template.uid),
-            ),
-            (
-                place::TEMPORARY.to_owned(),
-                temporary_options(sizes.temporary),
-            ),
-        ])),
+        tmpfs: Some(temporary_file_systems(template, &sizes, identity.uid)),
         mounts: Some(mounts(template, identity.supervisor_volume)),
         binds: Some(Vec::new()),
         volumes_from: Some(Vec::new()),
@@ -133,7 +125,7 @@ fn host_config(template: &Template, identity: &Identity<'_>) -> HostConfig {
         oom_kill_disable: Some(false),
         oom_score_adj: Some(policy::OOM_SCORE_ADJUSTMENT),
         pids_limit: Some(signed(sizes.processes)),
-        nano_cpus: Some(nano_cpus(&template.limits)),
+        nano_cpus: Some(signed(template.limits.nano_cpus)),
         cpu_shares: Some(policy::CPU_SHARES),
         ulimits: Some(vec![
             ulimit("core", 0),
@@ -165,6 +157,29 @@ fn host_config(template: &Template, identity: &Identity<'_>) -> HostConfig {
     }
 }
 
+fn temporary_file_systems(
+    template: &Template,
+    sizes: &policy::Sizes,
+    uid: u32,
+) -> HashMap<String, String> {
+    let mut list = HashMap::from([
+        (
+            place::WORKSPACE.to_owned(),
+            workspace_options(sizes.workspace, uid),
+        ),
+        (
+            place::TEMPORARY.to_owned(),
+            temporary_options(sizes.temporary),
+        ),
+    ]);
+    if template.dataset == DatasetMount::Place {
+        // Where a data set is mounted later, over an empty directory that nobody can write to.
+        let empty = "ro,noexec,nosuid,nodev,size=4096,nr_inodes=1,mode=0555";
+        list.insert(place::DATASET.to_owned(), empty.to_owned());
+    }
+    list
+}
+
 fn workspace_options(size: Tmpfs, uid: u32) -> String {
     format!("{},uid={uid},gid={uid},mode=0700", tmpfs_options(size))
 }
@@ -194,7 +209,11 @@ fn mounts(template: &Template, supervisor_volume: &str) -> Vec<Mount> {
     };
     // Row 28: a mount of its own kind, never the short form, whose colons a path could imitate;
     // not recursive, since a read-only bind leaves what is mounted below it writable.
-    let dataset = template.dataset.as_ref().map(|pin| Mount {
+    let pin = match &template.dataset {
+        DatasetMount::Created(pin) => Some(pin),
+        DatasetMount::None | DatasetMount::Place => None,
+    };
+    let dataset = pin.map(|pin| Mount {
         typ: Some(MountType::BIND),
         source: Some(pin.path.to_string_lossy().into_owned()),
         target: Some(place::DATASET.to_owned()),
@@ -226,14 +245,6 @@ fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "limits are bounded far below; `as` saturates"
-)]
-fn nano_cpus(limits: &Limits) -> i64 {
-    (limits.cpus * 1e9).round() as i64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -249,13 +260,13 @@ mod tests {
                 environment_names: vec!["PYTHON_VERSION".to_owned()],
             },
             runtime: None,
-            uid: 50_003,
-            dataset: Some(DatasetPin {
+            dataset: DatasetMount::Created(DatasetPin {
                 path: "/srv/data/a:/etc:rw".into(),
                 device: 1,
                 inode: 2,
             }),
-            limits: Execution::default().default_limits(),
+            limits: Execution::default().default_limits().of_sandbox(),
+            interpreter: false,
         }
     }
 
@@ -263,6 +274,7 @@ mod tests {
         let identity = Identity {
             instance: &InstanceId::parse("abcdefghijkl").unwrap(),
             execution: &ExecutionId::parse("exec_12345678").unwrap(),
+            uid: 50_003,
             deadline: 1_800_000_000,
             supervisor_volume: "fumehood-supervisor-0",
             cgroup_v1: true,
@@ -302,11 +314,26 @@ mod tests {
     #[test]
     fn a_container_without_a_data_set_mounts_the_supervisor_only() {
         let body = body(&Template {
-            dataset: None,
+            dataset: DatasetMount::None,
             ..template()
         });
         let mounts = body["HostConfig"]["Mounts"].as_array().unwrap();
         assert_eq!(mounts.len(), 1);
         assert_eq!(mounts[0]["Target"], "/fumehood");
+        assert_eq!(
+            body["HostConfig"]["Tmpfs"]["/data"],
+            serde_json::Value::Null
+        );
+    }
+
+    #[test]
+    fn a_container_that_waits_for_a_data_set_has_an_empty_read_only_place_for_it() {
+        let body = body(&Template {
+            dataset: DatasetMount::Place,
+            ..template()
+        });
+        assert_eq!(body["HostConfig"]["Mounts"].as_array().unwrap().len(), 1);
+        let place = body["HostConfig"]["Tmpfs"]["/data"].as_str().unwrap();
+        assert!(place.starts_with("ro,"), "{place}");
     }
 }

@@ -1,20 +1,24 @@
-//! Removes containers that could not be removed when their execution ended: the engine was slow,
-//! away or hanging, or the execution's future was dropped. Tries until it succeeds, since a
-//! container left behind costs memory and a promise; what is left at the daemon's end is found by
-//! label at the next start.
+//! Removes containers behind the backs of those who used them: nobody waits for the removal of a
+//! sandbox in which nothing runs any more, and one that failed, because the engine was slow, away
+//! or hanging, is tried until it succeeds. A container left behind costs memory and a promise; what
+//! is left at the daemon's end is found by label at the next start.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, oneshot};
-use tokio::time::{Instant, sleep, timeout};
+use bollard::Docker;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, error, warn};
 
 use super::client;
 use super::container;
+use crate::sandbox::engine::EngineError;
 use crate::sandbox::slots::Slot;
 
 /// Containers remembered at most; more are left to the sweep at the next start.
@@ -24,8 +28,15 @@ const MAX_PENDING: usize = 4096;
 /// takes for it on its worst day.
 const MAY_APPEAR_FOR: Duration = Duration::from_secs(120);
 
-/// Pause after a round in which something could not be removed.
+/// Pause before a container that could not be removed is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
+
+/// Removals asked of the engine at the same time: more do not make it faster.
+const AT_ONCE: usize = 4;
+
+/// Removals that nobody waits for; with more, each waits for its own, so that an engine that
+/// removes more slowly than it makes is not asked for ever more.
+const MAX_DEBT: usize = 16;
 
 /// A handle on the one task that removes.
 #[derive(Debug, Clone)]
@@ -36,10 +47,13 @@ pub struct Reaper {
 #[derive(Debug)]
 struct Shared {
     host: String,
+    /// The engine's client, once somebody has connected.
+    docker: Mutex<Option<Docker>>,
     pending: Mutex<Pending>,
     changed: Notify,
     /// Whether the task runs: it is started with the first container.
     running: Mutex<bool>,
+    debt: Arc<Semaphore>,
     tasks: TaskTracker,
     /// Calls that are seen through to their answer.
     calls: TaskTracker,
@@ -49,21 +63,41 @@ struct Shared {
 type Pending = BTreeMap<String, Left>;
 
 /// What is known of a container that is to be removed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Left {
     /// With a time if it may not be there yet and is given up only then.
     may_appear_until: Option<Instant>,
+    /// Not before.
+    next_try: Instant,
+    /// Whether the engine is being asked.
+    is_tried: bool,
     /// Free for another sandbox only when this one is gone.
     _slot: Option<Slot>,
+    /// Held by one that nobody waits for.
+    _debt: Option<OwnedSemaphorePermit>,
+}
+
+impl Left {
+    fn now() -> Self {
+        Self {
+            may_appear_until: None,
+            next_try: Instant::now(),
+            is_tried: false,
+            _slot: None,
+            _debt: None,
+        }
+    }
 }
 
 impl Reaper {
     pub(super) fn new(host: String) -> Self {
         let shared = Shared {
             host,
+            docker: Mutex::new(None),
             pending: Mutex::default(),
             changed: Notify::new(),
             running: Mutex::new(false),
+            debt: Arc::new(Semaphore::new(MAX_DEBT)),
             tasks: TaskTracker::new(),
             calls: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -71,6 +105,11 @@ impl Reaper {
         Self {
             shared: Arc::new(shared),
         }
+    }
+
+    /// Uses this client from now on.
+    pub(super) fn use_client(&self, docker: &Docker) {
+        *lock(&self.shared.docker) = Some(docker.clone());
     }
 
     /// Does `work` to its end even if nobody waits for it any more. What it leaves is dropped then,
@@ -88,11 +127,17 @@ impl Reaper {
         wanted
     }
 
+    /// The right to leave one more removal to the reaper; `None` if there are enough.
+    pub(super) fn debt(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.shared.debt).try_acquire_owned().ok()
+    }
+
     /// Takes over the removal of a container.
-    pub(super) fn take(&self, name: &str, slot: Option<Slot>) {
+    pub(super) fn take(&self, name: &str, slot: Option<Slot>, debt: Option<OwnedSemaphorePermit>) {
         let left = Left {
             _slot: slot,
-            ..Left::default()
+            _debt: debt,
+            ..Left::now()
         };
         self.remember(name, left);
     }
@@ -101,13 +146,13 @@ impl Reaper {
     pub(super) fn take_if_it_appears(&self, name: &str) {
         let left = Left {
             may_appear_until: Some(Instant::now() + MAY_APPEAR_FOR),
-            ..Left::default()
+            ..Left::now()
         };
         self.remember(name, left);
     }
 
     fn remember(&self, name: &str, left: Left) {
-        let mut pending = self.shared.pending();
+        let mut pending = lock(&self.shared.pending);
         if pending.len() >= MAX_PENDING {
             error!(
                 sandbox = name,
@@ -122,11 +167,7 @@ impl Reaper {
     }
 
     fn ensure_running(&self) {
-        let mut running = self
-            .shared
-            .running
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut running = lock(&self.shared.running);
         if *running {
             self.shared.changed.notify_one();
             return;
@@ -147,14 +188,14 @@ impl Reaper {
             self.shared.calls.wait().await;
             loop {
                 let changed = self.shared.changed.notified();
-                if self.shared.pending().is_empty() {
+                if lock(&self.shared.pending).is_empty() {
                     return;
                 }
                 changed.await;
             }
         };
         if timeout(bound, emptied).await.is_err() {
-            let left = self.shared.pending().len();
+            let left = lock(&self.shared.pending).len();
             warn!(
                 left,
                 "containers are left behind; the next start removes them"
@@ -166,54 +207,87 @@ impl Reaper {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Shared {
-    fn pending(&self) -> std::sync::MutexGuard<'_, Pending> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The next container whose turn it is, marked as being tried.
+    fn next(&self) -> Option<String> {
+        let mut pending = lock(&self.pending);
+        let now = Instant::now();
+        let (name, left) = pending
+            .iter_mut()
+            .find(|(_, left)| !left.is_tried && left.next_try <= now)?;
+        left.is_tried = true;
+        Some(name.clone())
+    }
+
+    /// When the next turn comes, if no container is added before.
+    fn next_turn(&self) -> Option<Instant> {
+        let pending = lock(&self.pending);
+        let waiting = pending.values().filter(|left| !left.is_tried);
+        waiting.map(|left| left.next_try).min()
+    }
+
+    async fn client(&self) -> Result<Docker, EngineError> {
+        if let Some(docker) = &*lock(&self.docker) {
+            return Ok(docker.clone());
+        }
+        let docker = client::connect(&self.host).await?;
+        Ok(lock(&self.docker).get_or_insert(docker).clone())
+    }
+
+    async fn remove(&self, name: String) {
+        let removing = async { container::remove(&self.client().await?, &name).await };
+        let removed = removing.await;
+        let mut pending = lock(&self.pending);
+        let Some(left) = pending.get_mut(&name) else {
+            return;
+        };
+        let now = Instant::now();
+        match removed {
+            Ok(found) if found || left.may_appear_until.is_none_or(|until| until <= now) => {
+                pending.remove(&name);
+                drop(pending);
+                self.changed.notify_waiters();
+                return;
+            }
+            Ok(_) => {}
+            Err(error) => debug!(sandbox = name, %error, "a container cannot be removed yet"),
+        }
+        left.is_tried = false;
+        left.next_try = now + RETRY_AFTER;
     }
 }
 
 async fn reap(shared: Arc<Shared>) {
     let stop = shared.stop.clone();
-    let rounds = async {
+    let removing = async {
+        let mut tried = FuturesUnordered::new();
         loop {
-            let names: Vec<String> = shared.pending().keys().cloned().collect();
-            if names.is_empty() {
-                shared.changed.notified().await;
-            } else if !remove_all(&shared, &names).await {
-                sleep(RETRY_AFTER).await;
+            // Before looking, or one that is added meanwhile would wait for the next.
+            let changed = shared.changed.notified();
+            while tried.len() < AT_ONCE
+                && let Some(name) = shared.next()
+            {
+                tried.push(shared.remove(name));
+            }
+            let turn = shared.next_turn();
+            tokio::select! {
+                Some(()) = tried.next() => {}
+                () = changed => {}
+                () = until(turn), if tried.len() < AT_ONCE => {}
             }
         }
     };
-    stop.run_until_cancelled(rounds).await;
+    stop.run_until_cancelled(removing).await;
 }
 
-/// One round; whether everything in it was removed.
-async fn remove_all(shared: &Shared, names: &[String]) -> bool {
-    let docker = match client::connect(&shared.host).await {
-        Ok(docker) => docker,
-        Err(error) => {
-            debug!(%error, "containers cannot be removed yet");
-            return false;
-        }
-    };
-    let mut all = true;
-    for name in names {
-        match container::remove(&docker, name).await {
-            Ok(found) => {
-                let mut pending = shared.pending();
-                let may_appear = pending.get(name).and_then(|left| left.may_appear_until);
-                if found || may_appear.is_none_or(|until| until <= Instant::now()) {
-                    pending.remove(name);
-                    shared.changed.notify_waiters();
-                } else {
-                    all = false;
-                }
-            }
-            Err(error) => {
-                debug!(sandbox = name, %error, "a container cannot be removed yet");
-                all = false;
-            }
-        }
+/// Until then; for ever without a time.
+async fn until(turn: Option<Instant>) {
+    match turn {
+        Some(turn) => sleep_until(turn).await,
+        None => std::future::pending().await,
     }
-    all
 }

@@ -28,15 +28,46 @@ use crate::sandbox::template::Image;
 /// The static program that is PID 1 of every sandbox.
 pub const SUPERVISOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/supervisor"));
 
+/// What makes an interpreter import libraries and wait for its program.
+const PRELOAD: &[u8] = include_bytes!("../../../images/preload/sitecustomize.py");
+
+/// A file of the volume.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct VolumeFile {
+    /// Below the volume's root.
+    path: String,
+    mode: u32,
+    content: Vec<u8>,
+}
+
+/// Everything in the volume.
+fn files() -> Vec<VolumeFile> {
+    let file = |path: &str, mode, content: &[u8]| VolumeFile {
+        path: path.to_owned(),
+        mode,
+        content: content.to_vec(),
+    };
+    vec![
+        file("preload/sitecustomize.py", 0o444, PRELOAD),
+        file(FILE_NAME, 0o555, SUPERVISOR),
+    ]
+}
+
 const FILE_NAME: &str = "supervisor";
 
-/// An archive with the supervisor and its framing is not longer than this.
-const MAX_ARCHIVE_BYTES: usize = SUPERVISOR.len() + (64 << 10);
+/// An archive of the volume and its framing is not longer than this.
+const MAX_ARCHIVE_BYTES: usize = SUPERVISOR.len() + PRELOAD.len() + (64 << 10);
 
 /// The volume's name, which follows from its content.
 #[must_use]
 pub fn volume_name() -> String {
-    let digest = hex::encode(Sha256::digest(SUPERVISOR));
+    let mut digest = Sha256::new();
+    for file in files() {
+        digest.update(file.path);
+        digest.update((file.content.len() as u64).to_le_bytes());
+        digest.update(file.content);
+    }
+    let digest = hex::encode(digest.finalize());
     format!("fumehood-supervisor-{}", &digest[..16])
 }
 
@@ -119,9 +150,12 @@ pub(super) async fn create_helper(
         .map(drop)
 }
 
-/// Makes sure that the volume holds exactly this supervisor.
+/// Makes sure that the volume holds exactly what it should.
 pub(super) async fn fill(docker: &Docker, helper: &str) -> Result<(), EngineError> {
-    if content(docker, helper).await?.as_deref() == Some(SUPERVISOR) {
+    if content(docker, helper)
+        .await?
+        .is_some_and(|found| found == files())
+    {
         return Ok(());
     }
     info!(
@@ -142,31 +176,50 @@ pub(super) async fn fill(docker: &Docker, helper: &str) -> Result<(), EngineErro
         docker.upload_to_container(helper, Some(options), body),
     )
     .await?;
-    if content(docker, helper).await?.as_deref() == Some(SUPERVISOR) {
+    if content(docker, helper)
+        .await?
+        .is_some_and(|found| found == files())
+    {
         return Ok(());
     }
     Err(EngineError::PolicyNotApplied(
-        "the supervisor's volume holds another program".to_owned(),
+        "the supervisor's volume holds something else".to_owned(),
     ))
 }
 
 fn archive() -> std::io::Result<Vec<u8>> {
-    let mut header = tar::Header::new_ustar();
-    header.set_size(SUPERVISOR.len() as u64);
-    header.set_mode(0o555);
-    header.set_uid(0);
-    header.set_gid(0);
-    header.set_mtime(0);
     let mut archive = tar::Builder::new(Vec::new());
-    archive.append_data(&mut header, FILE_NAME, SUPERVISOR)?;
+    let mut directories = Vec::new();
+    for file in files() {
+        if let Some((directory, _)) = file.path.rsplit_once('/')
+            && !directories.contains(&directory.to_owned())
+        {
+            let mut header = header(0, 0o555);
+            header.set_entry_type(tar::EntryType::Directory);
+            archive.append_data(&mut header, format!("{directory}/"), std::io::empty())?;
+            directories.push(directory.to_owned());
+        }
+        let mut header = header(file.content.len() as u64, file.mode);
+        archive.append_data(&mut header, &file.path, file.content.as_slice())?;
+    }
     archive.into_inner()
 }
 
-/// What the volume holds, read through the engine's archive call; `None` if there is nothing, or
-/// too much.
-async fn content(docker: &Docker, helper: &str) -> Result<Option<Vec<u8>>, EngineError> {
+fn header(size: u64, mode: u32) -> tar::Header {
+    let mut header = tar::Header::new_ustar();
+    header.set_size(size);
+    header.set_mode(mode);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
+    header
+}
+
+/// What the volume holds, read through the engine's archive call; `None` if that is too much, or
+/// nothing that can be read.
+async fn content(docker: &Docker, helper: &str) -> Result<Option<Vec<VolumeFile>>, EngineError> {
     let options = DownloadFromContainerOptions {
-        path: format!("{SUPERVISOR_DIRECTORY}/{FILE_NAME}"),
+        path: SUPERVISOR_DIRECTORY.to_owned(),
     };
     let download = async {
         let mut stream = docker.download_from_container(helper, Some(options));
@@ -180,32 +233,93 @@ async fn content(docker: &Docker, helper: &str) -> Result<Option<Vec<u8>>, Engin
         Ok(Some(bytes))
     };
     match bounded(Call::CopySupervisor, download).await {
-        Ok(bytes) => Ok(bytes.and_then(|bytes| only_file(&bytes))),
+        Ok(bytes) => Ok(bytes.and_then(|bytes| unpacked(&bytes).ok())),
         Err(error) if is_missing(&error) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-fn only_file(archive: &[u8]) -> Option<Vec<u8>> {
-    let mut archive = tar::Archive::new(archive);
-    let entry = archive.entries().ok()?.next()?.ok()?;
-    let executable =
-        entry.header().entry_type().is_file() && entry.header().mode().ok()? & 0o777 == 0o555;
-    let mut bytes = Vec::new();
-    entry
-        .take(MAX_ARCHIVE_BYTES as u64)
-        .read_to_end(&mut bytes)
-        .ok()?;
-    executable.then_some(bytes)
+/// The files of an archive whose entries are below one directory, sorted. Anything but a file or a
+/// directory is shown as a file that none of ours is like.
+fn unpacked(archive: &[u8]) -> std::io::Result<Vec<VolumeFile>> {
+    let mut files = Vec::new();
+    for entry in tar::Archive::new(archive).entries()? {
+        let entry = entry?;
+        let kind = entry.header().entry_type();
+        if kind.is_dir() {
+            continue;
+        }
+        let path = entry.path()?.to_string_lossy().into_owned();
+        let path = path
+            .split_once('/')
+            .map_or(String::new(), |(_, path)| path.to_owned());
+        let mode = entry.header().mode()? & 0o7777;
+        let mut content = Vec::new();
+        entry
+            .take(MAX_ARCHIVE_BYTES as u64)
+            .read_to_end(&mut content)?;
+        files.push(VolumeFile {
+            path,
+            mode: if kind.is_file() { mode } else { 0 },
+            content,
+        });
+    }
+    files.sort();
+    Ok(files)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// The archive as the engine gives it: everything below the directory's own name.
+    fn as_downloaded(archive: &[u8]) -> Vec<u8> {
+        let mut copy = tar::Builder::new(Vec::new());
+        for entry in tar::Archive::new(archive).entries().unwrap() {
+            let entry = entry.unwrap();
+            let mut header = entry.header().clone();
+            let path = std::path::Path::new("fumehood").join(entry.path().unwrap());
+            copy.append_data(&mut header, path, entry).unwrap();
+        }
+        copy.into_inner().unwrap()
+    }
+
     #[test]
-    fn the_archive_holds_the_supervisor_and_nothing_else() {
-        assert_eq!(only_file(&archive().unwrap()).as_deref(), Some(SUPERVISOR));
+    fn the_archive_holds_our_files_and_nothing_else() {
+        let archive = as_downloaded(&archive().unwrap());
+        assert_eq!(unpacked(&archive).unwrap(), files());
+    }
+
+    #[test]
+    fn a_volume_with_anything_more_or_less_is_not_ours() {
+        let unpack = |archive: Vec<u8>| unpacked(&as_downloaded(&archive)).unwrap();
+        assert_ne!(
+            unpack(tar::Builder::new(Vec::new()).into_inner().unwrap()),
+            files()
+        );
+        let mut more = tar::Builder::new(Vec::new());
+        for file in files() {
+            more.append_data(
+                &mut header(file.content.len() as u64, file.mode),
+                &file.path,
+                &*file.content,
+            )
+            .unwrap();
+        }
+        more.append_data(&mut header(0, 0o444), "preload/os.py", std::io::empty())
+            .unwrap();
+        assert_ne!(unpack(more.into_inner().unwrap()), files());
+        let mut writable = tar::Builder::new(Vec::new());
+        for file in files() {
+            writable
+                .append_data(
+                    &mut header(file.content.len() as u64, 0o777),
+                    &file.path,
+                    &*file.content,
+                )
+                .unwrap();
+        }
+        assert_ne!(unpack(writable.into_inner().unwrap()), files());
     }
 
     #[test]

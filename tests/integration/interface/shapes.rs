@@ -83,7 +83,8 @@ async fn health_live_and_ready_answer_as_documented() {
     let health = json!({ "status": "ok", "version": version });
     assert_eq!(daemon.get("/health").await, (200, health));
     assert_eq!(daemon.get("/live").await, (200, json!({ "status": "ok" })));
-    let ready = json!({ "status": "ready" });
+    let pool = json!({ "size": 0, "waiting": 0 });
+    let ready = json!({ "status": "ready", "pool": pool });
     assert_eq!(daemon.get("/ready").await, (200, ready));
 }
 

@@ -21,7 +21,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// How a daemon is started.
 #[derive(Debug, Default)]
 pub(crate) struct Settings {
-    /// TOML added to the test's configuration: `[execution]` and other sections whole.
+    /// TOML added to the test's configuration: `[execution]` and other sections whole. Without a
+    /// `[pool]` there is none: most tests are about one run.
     pub(crate) toml: String,
     /// Additional variables of its environment.
     pub(crate) environment: Vec<(&'static str, String)>,
@@ -74,7 +75,7 @@ impl Daemon {
         let engine = engine.map(|path| format!("[engine]\nhost = '{}'\n", path.display()));
         let config = format!(
             "[api]\nlisten = '127.0.0.1:0'\n[app]\nallowed_data_root = 'data'\n\
-             output_root = 'outputs'\nstate_dir = 'state'\n{}\n{}",
+             output_root = 'outputs'\nstate_dir = 'state'\n[pool]\nsize = 0\n{}\n{}",
             engine.unwrap_or_default(),
             self.settings.toml,
         );

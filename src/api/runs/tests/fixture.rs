@@ -70,6 +70,10 @@ impl Readiness for Reasons {
     async fn check(&self) -> Vec<String> {
         self.0.clone()
     }
+
+    fn waiting_sandboxes(&self) -> usize {
+        0
+    }
 }
 
 pub(super) struct Fixture {

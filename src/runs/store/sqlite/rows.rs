@@ -73,6 +73,7 @@ pub(super) fn outline(request: &RunRequest) -> RunRequest {
         disable_judge,
         image,
         runtime,
+        preload,
         limits,
     } = request;
     RunRequest {
@@ -91,6 +92,7 @@ pub(super) fn outline(request: &RunRequest) -> RunRequest {
         disable_judge: *disable_judge,
         image: image.clone(),
         runtime: runtime.clone(),
+        preload: *preload,
         limits: limits.clone(),
     }
 }

@@ -1,0 +1,224 @@
+//! How an execution gets its sandbox: a waiting one from the pool, or one of its own.
+//!
+//! A waiting sandbox has the id of the one execution that it is for, so an execution that is to use
+//! it has to have this id. That is why a sandbox is kept for an execution before that is written
+//! down, and used only after.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::spawn_blocking;
+use tracing::debug;
+
+use super::trouble::Trouble;
+use crate::execution::result::{DatasetMounted, SandboxStart, SandboxUse};
+use crate::execution::spec::{DatasetPin, ExecutionSpec};
+use crate::ids::ExecutionId;
+use crate::runs::dataset_contents::{self, Scan};
+use crate::runs::dataset_path;
+use crate::sandbox::Engine;
+use crate::sandbox::pool::{Claim, Pool, Running, Wish};
+use crate::sandbox::preparation::{Interpreter, PreparationError, ReadySandbox, prepare};
+use crate::sandbox::slots::Slots;
+use crate::sandbox::template::{DatasetMount, Image, SandboxRequest, Template};
+use crate::telemetry::log_chain;
+
+/// Where sandboxes come from. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Sandboxes {
+    engine: Arc<dyn Engine>,
+    slots: Slots,
+    pool: Option<Pool>,
+}
+
+/// A sandbox for one program, with its data set.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    pub(super) ready: ReadySandbox,
+    pub(super) sandbox_use: SandboxUse,
+    /// What deserves a warning already.
+    pub(super) notes: Vec<String>,
+}
+
+impl Sandboxes {
+    /// Sandboxes on `engine`, from the pool if there is one.
+    #[must_use]
+    pub fn new(engine: Arc<dyn Engine>, slots: Slots, pool: Option<Pool>) -> Self {
+        Self {
+            engine,
+            slots,
+            pool,
+        }
+    }
+
+    /// Keeps a waiting sandbox for an execution like this one, if there is one, and gives the id
+    /// that the execution has to have: the sandbox's, or its own. Never waits.
+    pub(super) fn reserve(&self, spec: ExecutionSpec) -> ExecutionId {
+        let reserved = self
+            .pool
+            .as_ref()
+            .and_then(|pool| pool.reserve(&wish(&spec)));
+        reserved.unwrap_or(spec.id)
+    }
+
+    /// Gives up what was kept for this execution.
+    pub(super) fn release(&self, id: &ExecutionId) {
+        if let Some(pool) = &self.pool {
+            pool.release(id);
+        }
+    }
+
+    /// The sandbox that was kept for the execution, or a new one.
+    pub(super) async fn prepare(&self, spec: &ExecutionSpec) -> Result<Prepared, Trouble> {
+        let Some(pool) = &self.pool else {
+            return self.make(spec).await;
+        };
+        match pool.claim(&spec.id).await {
+            Claim::Ready(ready) => match self.give_dataset(*ready, spec).await {
+                Ok(prepared) => return Ok(prepared),
+                // The data set itself is what is wrong: another sandbox would not help.
+                Err(trouble @ (Trouble::Dataset(_) | Trouble::DatasetContents(_))) => {
+                    return Err(trouble);
+                }
+                Err(Trouble::Preparation(PreparationError::Refused(refusal))) => {
+                    return Err(PreparationError::Refused(refusal).into());
+                }
+                Err(trouble) => log_chain(
+                    "a waiting sandbox could not be used; another is made",
+                    &trouble,
+                ),
+            },
+            Claim::Lost => debug!(execution.id = %spec.id, "the sandbox that was kept has died"),
+            Claim::None => return self.make(spec).await,
+        }
+        // Its container has this execution's name and has to be gone before another gets it.
+        self.engine.destroy(&spec.id).await?;
+        self.make(spec).await
+    }
+
+    async fn give_dataset(
+        &self,
+        mut ready: ReadySandbox,
+        spec: &ExecutionSpec,
+    ) -> Result<Prepared, Trouble> {
+        let mut notes = Vec::new();
+        let mut dataset_mount = None;
+        if let Some(pin) = &spec.dataset {
+            let checked = check_dataset(pin).await?;
+            notes.extend(checked.notes);
+            dataset_mount = Some(if ready.request.template.dataset == DatasetMount::Place {
+                ready.place_dataset(checked.directory, pin).await?;
+                DatasetMounted::Placed
+            } else {
+                DatasetMounted::Created
+            });
+        }
+        debug!(execution.id = %spec.id, "a waiting sandbox is taken");
+        let start = match ready.interpreter {
+            Interpreter::None | Interpreter::Waiting => SandboxStart::Warm,
+            Interpreter::Preloaded => SandboxStart::Preloaded,
+        };
+        Ok(Prepared {
+            ready,
+            sandbox_use: SandboxUse {
+                start,
+                dataset_mount,
+            },
+            notes,
+        })
+    }
+
+    async fn make(&self, spec: &ExecutionSpec) -> Result<Prepared, Trouble> {
+        let _turn = self.pool.as_ref().map(Pool::preparing);
+        let (image, notes) = tokio::try_join!(self.image(&spec.image), check(&spec.dataset))?;
+        let dataset = match &spec.dataset {
+            Some(pin) => DatasetMount::Created(pin.clone()),
+            None => DatasetMount::None,
+        };
+        let slot = self.slots.take();
+        let request = SandboxRequest {
+            execution: spec.id.clone(),
+            template: Template {
+                image,
+                runtime: spec.runtime.clone(),
+                dataset,
+                limits: spec.limits.of_sandbox(),
+                interpreter: false,
+            },
+            uid: slot.uid(),
+            lifetime: Duration::try_from_secs_f64(spec.limits.timeout_seconds).unwrap_or_default(),
+        };
+        let ready = prepare(self.engine.as_ref(), &request, slot).await?;
+        Ok(Prepared {
+            ready,
+            sandbox_use: SandboxUse {
+                start: SandboxStart::Cold,
+                dataset_mount: spec.dataset.as_ref().map(|_| DatasetMounted::Created),
+            },
+            notes,
+        })
+    }
+
+    async fn image(&self, reference: &str) -> Result<Image, Trouble> {
+        Ok(self.engine.image(reference).await?)
+    }
+
+    /// To be held while a program runs: the pool yields to it.
+    pub(super) fn running(&self) -> Option<Running> {
+        self.pool.as_ref().map(Pool::running)
+    }
+}
+
+fn wish(spec: &ExecutionSpec) -> Wish {
+    Wish {
+        image: spec.image.clone(),
+        runtime: spec.runtime.clone(),
+        dataset: spec.dataset.clone(),
+        limits: spec.limits.of_sandbox(),
+        interpreter: wants_interpreter(spec),
+    }
+}
+
+/// Whether an interpreter that has started already is as good as a new one. One that finds files of
+/// the request in its home directory would have looked at them when it started.
+fn wants_interpreter(spec: &ExecutionSpec) -> bool {
+    spec.preload
+        && !spec
+            .input_files
+            .keys()
+            .any(|path| path.starts_with(".home/"))
+}
+
+struct CheckedDataset {
+    directory: OwnedFd,
+    notes: Vec<String>,
+}
+
+async fn check(pin: &Option<DatasetPin>) -> Result<Vec<String>, Trouble> {
+    match pin {
+        Some(pin) => Ok(check_dataset(pin).await?.notes),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// Whether the data set is still the one that was admitted, and safe to share; notes on what could
+/// not be found out.
+async fn check_dataset(pin: &DatasetPin) -> Result<CheckedDataset, Trouble> {
+    let pin = pin.clone();
+    spawn_blocking(move || {
+        let directory = dataset_path::reopen(&pin).map_err(Trouble::Dataset)?;
+        let scan = dataset_contents::scan(&directory)?;
+        let unseen = (scan == Scan::Incomplete).then(|| {
+            format!(
+                "The data set has more than {} entries: sockets and devices beyond were not looked for.",
+                dataset_contents::MAX_ENTRIES
+            )
+        });
+        Ok(CheckedDataset {
+            directory,
+            notes: unseen.into_iter().collect(),
+        })
+    })
+    .await?
+}

@@ -1,0 +1,164 @@
+//! The task that makes sandboxes ahead of use, and the keepers that hold them while they wait.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until};
+use tracing::{debug, info};
+
+use super::ledger::Step;
+use super::shelf::{Order, RENEWED_AFTER, Waiting};
+use super::{Shared, Wish};
+use crate::ids::ExecutionId;
+use crate::sandbox::preparation::{PreparationError, ReadySandbox, prepare};
+use crate::sandbox::template::{SandboxRequest, Template};
+use crate::telemetry::log_chain;
+
+/// How often what is old is looked for.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// Keeps the pool as full as it should be, until it is stopped.
+pub(super) async fn fill(shared: Arc<Shared>, usual: Wish) {
+    let stop = shared.stop.clone();
+    let filling = async {
+        let mut look_at = Instant::now();
+        let mut usual_is_known = false;
+        loop {
+            // Before looking, or what changes meanwhile would be missed.
+            let changed = shared.changed.notified();
+            let now = Instant::now();
+            if now >= look_at {
+                look_at = now + LOOK_EVERY;
+                shared.shelf().give_up_old(now);
+                shared.images.refresh().await;
+                usual_is_known = usual_is_known || learn_usual(&shared, &usual).await;
+            }
+            let wake_at = match next_step(&shared) {
+                Ok(()) => continue,
+                Err(wake_at) => wake_at.map_or(look_at, |at| at.min(look_at)),
+            };
+            tokio::select! {
+                () = changed => {}
+                () = sleep_until(wake_at) => {}
+            }
+        }
+    };
+    stop.run_until_cancelled(filling).await;
+}
+
+/// Does the next step, if there is one and it is its turn; otherwise tells when to look again.
+fn next_step(shared: &Arc<Shared>) -> Result<(), Option<Instant>> {
+    let now = Instant::now();
+    let mut shelf = shared.shelf();
+    match shelf.ledger.next_step(now) {
+        Step::Nothing(until) => Err(until),
+        Step::GiveUp(template) => {
+            drop(shelf.pop(&template));
+            Ok(())
+        }
+        Step::Make(template) => {
+            let making = shared.load.may_make(shared.settings.cpus, now)?;
+            shelf.ledger.making(&template);
+            drop(shelf);
+            let maker = Arc::clone(shared);
+            shared.tasks.spawn(async move {
+                let stop = maker.stop.clone();
+                stop.run_until_cancelled(make(&maker, template)).await;
+                drop(making);
+            });
+            Ok(())
+        }
+    }
+}
+
+/// Finds out what the usual template is, which only the engine can tell.
+async fn learn_usual(shared: &Shared, usual: &Wish) -> bool {
+    match shared.images.find(&usual.image).await {
+        Ok(image) => {
+            let runtime = usual.runtime.as_deref();
+            let places = shared.engine.places_datasets(runtime).await;
+            shared.places_datasets.store(places, Ordering::Relaxed);
+            let template = shared.template(usual, image);
+            shared.shelf().ledger.set_usual(template, Instant::now());
+            true
+        }
+        Err(error) => {
+            debug!(%error, "the pool waits for the engine and its image");
+            false
+        }
+    }
+}
+
+/// Makes one sandbox and has it kept.
+async fn make(shared: &Arc<Shared>, template: Template) {
+    let slot = shared.slots.take();
+    let request = SandboxRequest {
+        execution: ExecutionId::random(),
+        template: template.clone(),
+        uid: slot.uid(),
+        lifetime: RENEWED_AFTER + shared.settings.longest_program,
+    };
+    let made = async {
+        let mut ready = prepare(shared.engine.as_ref(), &request, slot).await?;
+        if template.interpreter {
+            ready.preload(&shared.settings.preload).await?;
+        }
+        Ok::<_, PreparationError>(ready)
+    };
+    match made.await {
+        Ok(ready) => keep(shared, ready),
+        Err(error) => {
+            let mut shelf = shared.shelf();
+            if !shelf.ledger.is_failing(&template) {
+                log_chain("a sandbox could not be made ahead of use", &error);
+            }
+            shelf.ledger.failed(&template, Instant::now());
+        }
+    }
+    shared.changed.notify_one();
+}
+
+/// Lets a sandbox wait for its run.
+fn keep(shared: &Arc<Shared>, ready: ReadySandbox) {
+    let (order, ordered) = oneshot::channel();
+    let template = ready.request.template.clone();
+    let id = ready.request.execution.clone();
+    let mut shelf = shared.shelf();
+    if shared.stop.is_cancelled() {
+        return;
+    }
+    let waiting = Waiting {
+        id: id.clone(),
+        since: Instant::now(),
+        order,
+    };
+    shelf.put(&template, waiting, ready.memory_bytes);
+    drop(shelf);
+    info!(execution.id = %id, interpreter = ?ready.interpreter, "a sandbox waits for its run");
+    let keeper = Arc::clone(shared);
+    shared.tasks.spawn(async move {
+        if hand_over_or_die(ready, ordered).await {
+            return;
+        }
+        debug!(execution.id = %id, "a waiting sandbox died");
+        keeper.shelf().lose(&template, &id);
+        keeper.changed.notify_one();
+    });
+}
+
+/// Whether the sandbox was taken or given up, and did not die.
+async fn hand_over_or_die(mut ready: ReadySandbox, order: oneshot::Receiver<Order>) -> bool {
+    let order = tokio::select! {
+        biased;
+        // Its supervisor has nothing to say by itself: whatever this is, it is the end.
+        _ = ready.session.receive() => return false,
+        order = order => order,
+    };
+    // Given up if nobody wants it: it is dropped, which removes it.
+    if let Ok(give) = order {
+        drop(give.send(ready));
+    }
+    true
+}

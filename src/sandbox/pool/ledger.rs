@@ -1,0 +1,259 @@
+//! What the pool knows of each template, and what it should do next: no clock, no I/O.
+//!
+//! Use fades by half in [`HALF_LIFE`], so that what is asked for now crowds out what was asked for
+//! an hour ago. The template that is used where a request asks for nothing never fades altogether:
+//! it is what the next unknown client will want.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::share::{Claim, quotient, shares};
+use crate::sandbox::template::Template;
+
+/// In which the weight of a use halves.
+const HALF_LIFE: Duration = Duration::from_secs(300);
+
+/// The weight that the usual template has without any use.
+const USUAL_WEIGHT: f64 = 0.1;
+
+/// A template with less weight and no sandbox is forgotten.
+const FORGOTTEN_WEIGHT: f64 = 0.01;
+
+/// How much more one template has to gain from a place than another loses with it: two that are
+/// used alike shall not take it from each other in turn.
+const WORTH_A_CHANGE: f64 = 1.25;
+
+/// Templates known at most: more are distinct than can be served warm.
+const MAX_TEMPLATES: usize = 256;
+
+/// Memory that a waiting sandbox is assumed to take until one was seen, in bytes.
+const ASSUMED_BYTES: u64 = 192 << 20;
+
+/// Pauses after a sandbox could not be made: the first, and the longest.
+const BACK_OFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
+
+/// The next thing to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Make a sandbox of this template.
+    Make(Template),
+    /// Give up a waiting one of this template, whose place another needs.
+    GiveUp(Template),
+    /// Nothing, before this moment.
+    Nothing(Option<Instant>),
+}
+
+/// How large the pool may get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Size {
+    /// Waiting sandboxes, those being made included.
+    pub(super) sandboxes: usize,
+    /// Memory that they take, in bytes.
+    pub(super) memory_bytes: u64,
+}
+
+/// The pool's books.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    size: Size,
+    entries: BTreeMap<Template, Entry>,
+    usual: Option<Template>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    weight: f64,
+    weighed_at: Instant,
+    bytes: u64,
+    waiting: usize,
+    making: usize,
+    failures: u32,
+    not_before: Instant,
+}
+
+impl Entry {
+    fn new(now: Instant) -> Self {
+        Self {
+            weight: 0.0,
+            weighed_at: now,
+            bytes: ASSUMED_BYTES,
+            waiting: 0,
+            making: 0,
+            failures: 0,
+            not_before: now,
+        }
+    }
+
+    fn weight_at(&self, now: Instant) -> f64 {
+        let half_lives =
+            now.saturating_duration_since(self.weighed_at).as_secs_f64() / HALF_LIFE.as_secs_f64();
+        self.weight * 0.5_f64.powf(half_lives)
+    }
+
+    fn there(&self) -> usize {
+        self.waiting + self.making
+    }
+}
+
+impl Ledger {
+    pub(super) fn new(size: Size) -> Self {
+        Self {
+            size,
+            entries: BTreeMap::new(),
+            usual: None,
+        }
+    }
+
+    /// Names the template that is used where a request asks for nothing.
+    pub(super) fn set_usual(&mut self, template: Template, now: Instant) {
+        self.entries
+            .entry(template.clone())
+            .or_insert_with(|| Entry::new(now));
+        self.usual = Some(template);
+    }
+
+    /// A sandbox of this template is asked for, or soon will be.
+    pub(super) fn used(&mut self, template: &Template, now: Instant) {
+        if self.entries.len() >= MAX_TEMPLATES && !self.entries.contains_key(template) {
+            self.forget_lightest(now);
+        }
+        let entry = self
+            .entries
+            .entry(template.clone())
+            .or_insert_with(|| Entry::new(now));
+        entry.weight = entry.weight_at(now) + 1.0;
+        entry.weighed_at = now;
+    }
+
+    /// One is being made.
+    pub(super) fn making(&mut self, template: &Template) {
+        if let Some(entry) = self.entries.get_mut(template) {
+            entry.making += 1;
+        }
+    }
+
+    /// One that was being made waits now, and takes so much memory.
+    pub(super) fn made(&mut self, template: &Template, bytes: Option<u64>) {
+        if let Some(entry) = self.entries.get_mut(template) {
+            entry.making = entry.making.saturating_sub(1);
+            entry.waiting += 1;
+            entry.failures = 0;
+            // The largest seen: what two of one template take differs by little.
+            entry.bytes = match (bytes, entry.bytes) {
+                (Some(bytes), ASSUMED_BYTES) => bytes,
+                (Some(bytes), known) => bytes.max(known),
+                (None, known) => known,
+            };
+        }
+    }
+
+    /// One could not be made.
+    pub(super) fn failed(&mut self, template: &Template, now: Instant) {
+        let [first, longest] = BACK_OFF;
+        if let Some(entry) = self.entries.get_mut(template) {
+            entry.making = entry.making.saturating_sub(1);
+            let pause = first.saturating_mul(2_u32.saturating_pow(entry.failures));
+            entry.failures = entry.failures.saturating_add(1);
+            entry.not_before = now + pause.min(longest);
+        }
+    }
+
+    /// One that waited was taken, given up or lost.
+    pub(super) fn gone(&mut self, template: &Template) {
+        if let Some(entry) = self.entries.get_mut(template) {
+            entry.waiting = entry.waiting.saturating_sub(1);
+        }
+    }
+
+    /// Whether this template's sandboxes could not be made lately.
+    pub(super) fn is_failing(&self, template: &Template) -> bool {
+        self.entries
+            .get(template)
+            .is_some_and(|entry| entry.failures > 0)
+    }
+
+    /// What to do next.
+    pub(super) fn next_step(&mut self, now: Instant) -> Step {
+        let usual = self.usual.as_ref();
+        self.entries.retain(|template, entry| {
+            entry.there() > 0 || usual == Some(template) || entry.weight_at(now) >= FORGOTTEN_WEIGHT
+        });
+        let claims: Vec<Claim> = self
+            .entries
+            .iter()
+            .map(|(template, entry)| Claim {
+                weight: self.weight(template, entry, now),
+                bytes: entry.bytes,
+            })
+            .collect();
+        let shares = shares(self.size.sandboxes, self.size.memory_bytes, &claims);
+        let rows: Vec<_> = self.entries.iter().zip(shares).collect();
+
+        let lacking = |((_, entry), share): &&((&Template, &Entry), usize)| entry.there() < *share;
+        let ready = rows
+            .iter()
+            .filter(lacking)
+            .find(|((_, entry), _)| entry.not_before <= now);
+        let Some(((template, entry), _)) = ready else {
+            let later = rows.iter().filter(lacking);
+            return Step::Nothing(later.map(|((_, entry), _)| entry.not_before).min());
+        };
+        if self.has_room_for(entry) {
+            return Step::Make((*template).clone());
+        }
+        let gain = quotient(self.weight(template, entry, now), entry.there());
+        let surplus = rows
+            .iter()
+            .filter(|((_, entry), share)| entry.waiting > 0 && entry.there() > *share)
+            .filter(|((template, entry), _)| {
+                let weight = self.weight(template, entry, now);
+                gain > quotient(weight, entry.there() - 1) * WORTH_A_CHANGE
+            })
+            .min_by(|((a, one), _), ((b, other), _)| {
+                let weight = self.weight(a, one, now);
+                weight.total_cmp(&self.weight(b, other, now))
+            });
+        match surplus {
+            Some(((template, _), _)) => Step::GiveUp((*template).clone()),
+            // Not worth it, or those that are being made will be there in a moment, and tell.
+            None => Step::Nothing(None),
+        }
+    }
+
+    fn weight(&self, template: &Template, entry: &Entry, now: Instant) -> f64 {
+        let base = if self.usual.as_ref() == Some(template) {
+            USUAL_WEIGHT
+        } else {
+            0.0
+        };
+        base + entry.weight_at(now)
+    }
+
+    fn has_room_for(&self, one: &Entry) -> bool {
+        let there: usize = self.entries.values().map(Entry::there).sum();
+        let bytes: u64 = self
+            .entries
+            .values()
+            .map(|entry| entry.bytes.saturating_mul(entry.there() as u64))
+            .sum();
+        there < self.size.sandboxes && bytes.saturating_add(one.bytes) <= self.size.memory_bytes
+    }
+
+    fn forget_lightest(&mut self, now: Instant) {
+        let usual = self.usual.as_ref();
+        let lightest = self
+            .entries
+            .iter()
+            .filter(|(template, entry)| entry.there() == 0 && usual != Some(*template))
+            .min_by(|(_, one), (_, other)| one.weight_at(now).total_cmp(&other.weight_at(now)))
+            .map(|(template, _)| template.clone());
+        if let Some(template) = lightest {
+            self.entries.remove(&template);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,177 @@
+//! Whose turn it is: making sandboxes ahead of use yields to the runs that are there.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::MutexGuard;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// Sandboxes made at the same time while nothing runs; one while something does.
+const MAKING_AT_ONCE: usize = 2;
+
+/// While every CPU is busy with programs, one sandbox is begun in so long.
+const BUSY_PACE: Duration = Duration::from_secs(5);
+
+/// What goes on besides making sandboxes ahead of use.
+#[derive(Debug)]
+pub(super) struct Load {
+    counts: Mutex<Counts>,
+    changed: Arc<Notify>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    preparing: usize,
+    running: usize,
+    making: usize,
+    begun_at: Option<Instant>,
+}
+
+/// A run makes a sandbox of its own.
+#[derive(Debug)]
+pub struct Preparing(Arc<Load>);
+
+/// A program runs.
+#[derive(Debug)]
+pub struct Running(Arc<Load>);
+
+/// A sandbox is made ahead of use.
+#[derive(Debug)]
+pub(super) struct Making(Arc<Load>);
+
+impl Load {
+    pub(super) fn new(changed: Arc<Notify>) -> Self {
+        Self {
+            counts: Mutex::default(),
+            changed,
+        }
+    }
+
+    pub(super) fn preparing(self: &Arc<Self>) -> Preparing {
+        self.counts().preparing += 1;
+        Preparing(Arc::clone(self))
+    }
+
+    pub(super) fn running(self: &Arc<Self>) -> Running {
+        self.counts().running += 1;
+        Running(Arc::clone(self))
+    }
+
+    /// The right to make one now; otherwise when to ask again, at the latest, if that is known:
+    /// every change of the load is told.
+    pub(super) fn may_make(
+        self: &Arc<Self>,
+        cpus: usize,
+        now: Instant,
+    ) -> Result<Making, Option<Instant>> {
+        let mut counts = self.counts();
+        counts.wait_for(cpus, now)?;
+        counts.making += 1;
+        counts.begun_at = Some(now);
+        Ok(Making(Arc::clone(self)))
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ended(&self, end: impl FnOnce(&mut Counts)) {
+        end(&mut self.counts());
+        self.changed.notify_one();
+    }
+}
+
+impl Counts {
+    fn wait_for(&self, cpus: usize, now: Instant) -> Result<(), Option<Instant>> {
+        let at_once = if self.running == 0 { MAKING_AT_ONCE } else { 1 };
+        // A run that waits for its own sandbox has the engine to itself.
+        if self.preparing > 0 || self.making >= at_once {
+            return Err(None);
+        }
+        let next = self.begun_at.map(|begun| begun + BUSY_PACE);
+        match next.filter(|next| self.running >= cpus && now < *next) {
+            Some(next) => Err(Some(next)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Preparing {
+    fn drop(&mut self) {
+        self.0.ended(|counts| counts.preparing -= 1);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.ended(|counts| counts.running -= 1);
+    }
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        self.0.ended(|counts| counts.making -= 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load() -> (Arc<Load>, Instant) {
+        (Arc::new(Load::new(Arc::new(Notify::new()))), Instant::now())
+    }
+
+    #[tokio::test]
+    async fn an_idle_host_makes_two_at_once_and_a_busy_one_a_single_one() {
+        let (load, now) = load();
+        let first = load.may_make(2, now).unwrap();
+        let second = load.may_make(2, now).unwrap();
+        assert_eq!(load.may_make(2, now).unwrap_err(), None);
+        drop(second);
+        let running = load.running();
+        assert_eq!(load.may_make(2, now).unwrap_err(), None);
+        drop(first);
+        drop(load.may_make(2, now).unwrap());
+        drop(running);
+    }
+
+    #[tokio::test]
+    async fn a_run_that_makes_its_own_sandbox_goes_first() {
+        let (load, now) = load();
+        let preparing = load.preparing();
+        assert_eq!(load.may_make(2, now).unwrap_err(), None);
+        drop(preparing);
+        load.may_make(2, now).unwrap();
+    }
+
+    #[tokio::test]
+    async fn when_every_cpu_is_busy_making_goes_on_at_a_pace() {
+        let (load, now) = load();
+        let _programs = [load.running(), load.running()];
+        drop(load.may_make(2, now).unwrap());
+        let next = now + BUSY_PACE;
+        assert_eq!(load.may_make(2, now).unwrap_err(), Some(next));
+        drop(load.may_make(3, now).unwrap());
+        load.may_make(2, next).unwrap();
+    }
+
+    #[tokio::test]
+    async fn every_end_is_told() {
+        let (load, now) = load();
+        let ends = [
+            |load: &Arc<Load>, _| Box::new(load.preparing()) as Box<dyn Send>,
+            |load: &Arc<Load>, _| Box::new(load.running()) as Box<dyn Send>,
+            |load: &Arc<Load>, now| Box::new(load.may_make(1, now).unwrap()) as Box<dyn Send>,
+        ];
+        for begin in ends {
+            let end = begin(&load, now);
+            let told = load.changed.notified();
+            drop(end);
+            told.await;
+        }
+    }
+}
