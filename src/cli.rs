@@ -12,6 +12,7 @@ mod report;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -113,12 +114,20 @@ fn bad_config(error: &ConfigError) -> ExitCode {
     ExitCode::from(exit::CONFIG)
 }
 
+/// How long threads that wait for a disk may hold up the end.
+const THREADS_BOUND: Duration = Duration::from_secs(5);
+
 fn block_on(command: impl Future<Output = ExitCode>) -> ExitCode {
     match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
     {
-        Ok(runtime) => runtime.block_on(command),
+        Ok(runtime) => {
+            let code = runtime.block_on(command);
+            // A thread may hang in a file system that is gone: it is left behind.
+            runtime.shutdown_timeout(THREADS_BOUND);
+            code
+        }
         Err(error) => {
             report::error(&error);
             ExitCode::from(exit::UNAVAILABLE)

@@ -17,8 +17,8 @@ The conversation, over the inherited descriptor 3, in lines:
     here         "gone", when the limits are in force
 
 What has to hold: a program finds nothing that a plain start would not have given it, except that
-the modules named, and what they import, are loaded. Hence nothing is imported here but `os` and
-`sys`, which every start imports; what prints at import prints to nowhere; and where the program's
+the modules named, and what they import, are loaded. Hence nothing is imported here but what every
+start imports, or a library that is preloaded anyway; what prints at import prints to nowhere; and where the program's
 own files would have been imported instead of what is loaded, the interpreter is started anew.
 
 Runs on Python 3.8 and later. Whatever goes wrong in here ends the process: the script must never
@@ -127,11 +127,16 @@ def end_silence(copies):
 
 
 def import_all(names):
+    variables = dict(os.environ)
     for name in names:
         try:
             __import__(name)
         except BaseException as error:
             say("problem {}: {}".format(name, type(error).__name__))
+    # A program's environment is a fixed list; some libraries add to it.
+    for name in set(os.environ) - set(variables):
+        del os.environ[name]
+    os.environ.update(variables)
 
 
 def spare_the_teardown():
@@ -139,30 +144,36 @@ def spare_the_teardown():
 
     It would clear module after module and free object by object, which takes longer than most
     programs. Gives a function to be called once everything is imported. What an exit does for a
-    program stays: threads are waited for, exit functions run, its own objects are finalised.
+    program stays: threads are waited for, exit functions run, its own objects are finalised, and
+    its files flushed.
     """
     import atexit
 
     # The names of this module are gone by the time of the exit.
     modules = sys.modules
     before = set(modules)
-    imported = []
+    imported, caches = [], []
+    take_apart = the_programs_end(os.getcwd() + os.sep)
 
     def forget():
         for name, module in imported:
             if modules.get(name) is module:
                 del modules[name]
+        for cache in caches:
+            cache.cache_clear()
+        atexit._clear()
+        take_apart()
 
     # Registered before any library registers its own: of exit functions the first comes last.
     atexit.register(forget)
 
     def keep():
-        is_new = "gc" not in modules
         import gc
+        from functools import _lru_cache_wrapper
 
         imported.extend(item for item in modules.items() if item[0] not in before)
-        if is_new:
-            del modules["gc"]
+        # The usual way in which a library comes to refer to what is a program's.
+        caches.extend(thing for thing in gc.get_objects() if type(thing) is _lru_cache_wrapper)
         # Nothing leads to this any more, and the collector leaves alone what is frozen: what is in
         # it lives as long as the process.
         cycle = [imported]
@@ -174,6 +185,81 @@ def spare_the_teardown():
         renew_main(imported)
 
     return keep
+
+
+def the_programs_end(directory):
+    """Gives the function that takes apart what is the program's own: its module, and those beside it.
+
+    The interpreter would do so a little later, but a library that lives on may refer to a class or a
+    function of the program, and through that to all its names: then nothing of it would be finalised.
+    """
+    import _weakref
+    import gc
+    import io
+
+    system = sys
+    lasting = (type(sys), type, type(the_programs_end))
+    files = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
+
+    class Mark:
+        """Lives as long as the names that it is among."""
+
+        __slots__ = ("names", "__weakref__")
+
+    def is_own(name, module):
+        file = getattr(module, "__file__", None)
+        return name == "__main__" or isinstance(file, str) and file.startswith(directory)
+
+    def mark_and_let_go():
+        marks = []
+        for name, module in list(system.modules.items()):
+            if is_own(name, module):
+                mark = Mark()
+                mark.names = module.__dict__
+                mark.names["__mark__"] = mark
+                marks.append(_weakref.ref(mark))
+                del system.modules[name]
+        return marks
+
+    def flush_all():
+        for thing in gc.get_objects():
+            if isinstance(thing, files):
+                try:
+                    thing.flush()
+                except Exception:
+                    pass
+
+    def take_apart():
+        # The interpreter's own way, as far as it leads: everything else is let go, then collected.
+        for name in ("last_type", "last_value", "last_traceback", "last_exc"):
+            if hasattr(system, name):
+                setattr(system, name, None)
+        marks = mark_and_let_go()
+        gc.collect()
+        for mark in marks:
+            left = mark()
+            if left is None:
+                continue
+            # Something that lives on refers to these names. Data first, so that finalisers still
+            # find the functions, classes and modules that they use.
+            names = left.names
+            del left
+            for name in [name for name, value in names.items() if not isinstance(value, lasting)]:
+                if not name.startswith("__"):
+                    del names[name]
+            gc.collect()
+
+    def end():
+        if len(system._current_frames()) > 1:
+            # Threads that are left go on until the interpreter stops them, and need their names.
+            return
+        # Before: a collected file may lose what its buffer has not got yet. And after: finalisers
+        # may write to one that a library still refers to.
+        flush_all()
+        take_apart()
+        flush_all()
+
+    return end
 
 
 def renew_main(imported):

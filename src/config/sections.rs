@@ -250,6 +250,8 @@ impl Default for Pool {
     fn default() -> Self {
         let preload = [
             "pandas",
+            // What pandas itself imports only when it writes the first CSV.
+            "pandas.io.formats.csvs",
             "sklearn.ensemble",
             "sklearn.linear_model",
             "sklearn.metrics",

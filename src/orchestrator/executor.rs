@@ -60,6 +60,11 @@ impl Executor {
         self.sandboxes.reserve(spec)
     }
 
+    /// Gives up what was kept for this execution.
+    pub fn release(&self, id: &ExecutionId) {
+        self.sandboxes.release(id);
+    }
+
     /// Runs one program to its end. Never fails: whatever happens is in the result.
     pub async fn execute(
         &self,

@@ -43,6 +43,10 @@ impl Orchestrator for GivenProgram {
         }
     }
 
+    fn give_up(&self, execution: &ExecutionId) {
+        self.executor.release(execution);
+    }
+
     async fn carry_out(&self, run: &RunRecord, context: &RunContext) -> CarriedOut {
         let spec = specification(run, context.first_execution.clone());
         context

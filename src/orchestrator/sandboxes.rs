@@ -92,8 +92,8 @@ impl Sandboxes {
             Claim::Lost => debug!(execution.id = %spec.id, "the sandbox that was kept has died"),
             Claim::None => return self.make(spec).await,
         }
-        // Its container has this execution's name and has to be gone before another gets it.
-        self.engine.destroy(&spec.id).await?;
+        // Its container has this execution's name; the engine gives it to another one only when the
+        // first is gone.
         self.make(spec).await
     }
 
@@ -130,12 +130,13 @@ impl Sandboxes {
     }
 
     async fn make(&self, spec: &ExecutionSpec) -> Result<Prepared, Trouble> {
-        let _turn = self.pool.as_ref().map(Pool::preparing);
         let (image, notes) = tokio::try_join!(self.image(&spec.image), check(&spec.dataset))?;
         let dataset = match &spec.dataset {
             Some(pin) => DatasetMount::Created(pin.clone()),
             None => DatasetMount::None,
         };
+        // Not before: the data set may be on a disk that does not answer.
+        let _turn = self.pool.as_ref().map(Pool::preparing);
         let slot = self.slots.take();
         let request = SandboxRequest {
             execution: spec.id.clone(),

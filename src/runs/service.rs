@@ -50,6 +50,11 @@ pub trait Orchestrator: Send + Sync + std::fmt::Debug {
         ExecutionId::random()
     }
 
+    /// The execution that was chosen by [`Orchestrator::first_execution`] will not take place.
+    fn give_up(&self, execution: &ExecutionId) {
+        let _ = execution;
+    }
+
     /// Carries the run out and tells how it ended. Never panics on what a program does; ends soon
     /// after `context.cancel` is cancelled.
     async fn carry_out(&self, run: &RunRecord, context: &RunContext) -> CarriedOut;

@@ -117,8 +117,10 @@ pub fn check_dataset(
     uid: u32,
 ) -> Result<(), Refusal> {
     let mounted = found.ok_or(Refusal::DatasetMissing)?;
-    // gVisor numbers files itself; there the check before creation has to do.
-    if !is_gvisor(template) && (mounted.device, mounted.inode) != (pin.device, pin.inode) {
+    // gVisor numbers files itself; there the check before creation has to do. What is mounted later
+    // never is under it, and an empty directory must not pass for the data set.
+    let numbers_count = !is_gvisor(template) || template.dataset == DatasetMount::Place;
+    if numbers_count && (mounted.device, mounted.inode) != (pin.device, pin.inode) {
         return Err(Refusal::DatasetChanged);
     }
     if !mounted.read_only {

@@ -12,6 +12,8 @@ use crate::support::engine::{containers_of, docker, running_containers_of};
 use crate::support::wait::until;
 use crate::support::{Daemon, Settings};
 
+mod differences;
+mod engine;
 mod limits;
 
 /// A daemon with a pool of `size`, whose interpreters have imported `preload`, once it is full.

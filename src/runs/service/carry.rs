@@ -35,8 +35,12 @@ pub(super) async fn carry_out(
 async fn conclude(inner: &Inner, id: RunId, execution: ExecutionId, active: &Active) -> CarriedOut {
     let run = match inner.store.get_complete(id).await {
         Ok(Some(run)) => run,
-        Ok(None) => return broken(inner, id, "its record is gone").await,
+        Ok(None) => {
+            inner.orchestrator.give_up(&execution);
+            return broken(inner, id, "its record is gone").await;
+        }
         Err(error) => {
+            inner.orchestrator.give_up(&execution);
             log_error(id, &error, "The record of a run could not be read");
             return broken(inner, id, "its record could not be read").await;
         }

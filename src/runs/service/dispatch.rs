@@ -88,6 +88,7 @@ async fn start(inner: &Arc<Inner>, run: Waiting, permit: OwnedSemaphorePermit) -
                 run.id = %id, error = &error as &dyn std::error::Error,
                 "The start of a run could not be recorded; it waits on"
             );
+            inner.orchestrator.give_up(&execution);
             inner.active().remove(&id);
             inner.queue().put_back(run);
             return Started::NotRecorded;
@@ -97,6 +98,7 @@ async fn start(inner: &Arc<Inner>, run: Waiting, permit: OwnedSemaphorePermit) -
             "The start of a run could not be recorded; it waits for a restart"
         ),
     }
+    inner.orchestrator.give_up(&execution);
     inner.active().remove(&id);
     Started::Done
 }

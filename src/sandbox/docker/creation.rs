@@ -25,6 +25,9 @@ use crate::sandbox::template::{DatasetMount, Image, SandboxRequest};
 /// and collecting after it.
 const DEADLINE_ALLOWANCE: Duration = Duration::from_secs(600);
 
+/// How long an earlier container of the same name may take to be removed.
+const SETTLED_WITHIN: Duration = Duration::from_secs(20);
+
 /// Everything that a container is made of.
 #[derive(Debug)]
 pub(super) struct Creation {
@@ -43,6 +46,13 @@ impl Creation {
             uid,
             lifetime,
         } = &self.request;
+        let name = container_name(&self.instance, execution);
+        if !self.reaper.settled(&name, SETTLED_WITHIN).await {
+            return Err(EngineError::TimedOut {
+                call: Call::Remove.words(),
+                seconds: SETTLED_WITHIN.as_secs(),
+            });
+        }
         let volume = self.supervisor_volume(&template.image).await?;
         let identity = Identity {
             instance: &self.instance,

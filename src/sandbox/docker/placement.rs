@@ -9,6 +9,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -19,7 +20,7 @@ use rustix::mount::{
     move_mount, open_tree,
 };
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, oneshot};
 use tokio::task::spawn_blocking;
 use tracing::warn;
 
@@ -43,7 +44,9 @@ impl MountNamespace {
         let namespace = File::open(format!("/proc/{pid}/ns/mnt"))?;
         // After opening: a number that was given to another process meanwhile shows here.
         let groups = fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
-        if container.is_empty() || !groups.contains(container) {
+        let own = fs::metadata("/proc/self/ns/mnt")?;
+        let is_own = namespace.metadata()?.ino() == own.ino();
+        if container.is_empty() || !groups.contains(container) || is_own {
             return Err(io::Error::other(
                 "the container's first process is not to be seen from here",
             ));
@@ -124,8 +127,11 @@ fn detached_read_only(directory: OwnedFd) -> io::Result<OwnedFd> {
         MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
     )?;
     attach(&clone, "/")?;
+    // The clone is a peer of what it was cloned from: what is mounted there later would appear here.
+    let path = format!("/proc/self/fd/{}", clone.as_raw_fd());
+    mount_change(&path, MountPropagationFlags::PRIVATE)?;
     let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
-    mount_remount(format!("/proc/self/fd/{}", clone.as_raw_fd()), flags, "")?;
+    mount_remount(&path, flags, "")?;
     clone_mount(&clone)
 }
 
@@ -151,18 +157,15 @@ fn new_mount_namespace() -> io::Result<()> {
     Ok(rustix::thread::unshare(UnshareFlags::NEWNS)?)
 }
 
-/// Runs `work` on a thread that ends with it: the namespaces that it enters end with it, too.
+/// Runs `work` on a thread that ends with it: the namespaces that it enters end with it, too. A
+/// thread that hangs in a dead file system is left behind and holds up nobody.
 async fn on_a_thread_of_its_own<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
-    let joined = spawn_blocking(|| {
-        let thread = thread::Builder::new().name("mount".to_owned());
-        thread
-            .spawn(work)?
-            .join()
-            .map_err(|_panic| io::Error::other("the thread that mounts data sets panicked"))
-    });
-    joined.await.map_err(io::Error::other)??
+    let (answer, answered) = oneshot::channel();
+    let thread = thread::Builder::new().name("mount".to_owned());
+    thread.spawn(move || drop(answer.send(work())))?;
+    answered.await.map_err(io::Error::other)?
 }
 
 #[cfg(test)]
@@ -182,6 +185,51 @@ mod tests {
         let placement = Placement::default();
         assert!(!placement.is_possible("runsc").await);
         assert!(!placement.is_possible("kata-runtime").await);
+    }
+
+    /// What the kernel says of the mount that a descriptor is of, in the namespace it is mounted in.
+    fn mount_line(descriptor: &OwnedFd) -> String {
+        let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", descriptor.as_raw_fd()));
+        let info = info.unwrap();
+        let id = info
+            .lines()
+            .find_map(|line| line.strip_prefix("mnt_id:"))
+            .unwrap();
+        let id = id.trim();
+        let mounts = fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
+        let line = mounts
+            .lines()
+            .find(|line| line.split(' ').next() == Some(id));
+        line.unwrap_or_default().to_owned()
+    }
+
+    #[test]
+    fn nothing_that_is_mounted_below_the_data_set_later_spreads_into_a_placed_mount() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("SKIPPED: needs root");
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().to_owned();
+        let seen = thread::spawn(move || {
+            // A host whose mounts are shared, as they are under systemd.
+            new_mount_namespace().unwrap();
+            mount_change(
+                "/",
+                MountPropagationFlags::SHARED | MountPropagationFlags::REC,
+            )
+            .unwrap();
+            let opened = File::open(&path).unwrap();
+            let detached = detached_read_only(opened.into()).unwrap();
+            attach(&detached, path.to_str().unwrap()).unwrap();
+            mount_line(&detached)
+        });
+        let seen = seen.join().unwrap();
+        assert!(seen.contains("ro,nosuid,nodev"), "{seen}");
+        assert!(
+            !seen.contains("shared:") && !seen.contains("master:"),
+            "{seen}"
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! is left at the daemon's end is found by label at the next start.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -72,9 +73,9 @@ struct Left {
     /// Whether the engine is being asked.
     is_tried: bool,
     /// Free for another sandbox only when this one is gone.
-    _slot: Option<Slot>,
+    slot: Option<Slot>,
     /// Held by one that nobody waits for.
-    _debt: Option<OwnedSemaphorePermit>,
+    debt: Option<OwnedSemaphorePermit>,
 }
 
 impl Left {
@@ -83,9 +84,14 @@ impl Left {
             may_appear_until: None,
             next_try: Instant::now(),
             is_tried: false,
-            _slot: None,
-            _debt: None,
+            slot: None,
+            debt: None,
         }
+    }
+
+    fn adopt(&mut self, other: Self) {
+        self.slot = self.slot.take().or(other.slot);
+        self.debt = self.debt.take().or(other.debt);
     }
 }
 
@@ -135,8 +141,8 @@ impl Reaper {
     /// Takes over the removal of a container.
     pub(super) fn take(&self, name: &str, slot: Option<Slot>, debt: Option<OwnedSemaphorePermit>) {
         let left = Left {
-            _slot: slot,
-            _debt: debt,
+            slot,
+            debt,
             ..Left::now()
         };
         self.remember(name, left);
@@ -160,7 +166,13 @@ impl Reaper {
             );
             return;
         }
-        pending.insert(name.to_owned(), left);
+        match pending.entry(name.to_owned()) {
+            Entry::Vacant(place) => {
+                place.insert(left);
+            }
+            // What the first one holds is held until the container is gone.
+            Entry::Occupied(mut known) => known.get_mut().adopt(left),
+        }
         drop(pending);
         self.shared.changed.notify_waiters();
         self.ensure_running();
@@ -179,6 +191,21 @@ impl Reaper {
         *running = true;
         let shared = Arc::clone(&self.shared);
         self.shared.tasks.spawn_on(reap(shared), &runtime);
+    }
+
+    /// Waits until no container of this name is left to remove, at most for `bound`; tells whether
+    /// that is so. Another one must not be made by a name that is about to be removed.
+    pub(super) async fn settled(&self, name: &str, bound: Duration) -> bool {
+        let gone = async {
+            loop {
+                let changed = self.shared.changed.notified();
+                if !lock(&self.shared.pending).contains_key(name) {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        timeout(bound, gone).await.is_ok()
     }
 
     /// Waits until nothing is left to remove, at most for `bound`, then stops.

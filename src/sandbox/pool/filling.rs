@@ -13,7 +13,7 @@ use super::shelf::{Order, RENEWED_AFTER, Waiting};
 use super::{Shared, Wish};
 use crate::ids::ExecutionId;
 use crate::sandbox::preparation::{PreparationError, ReadySandbox, prepare};
-use crate::sandbox::template::{SandboxRequest, Template};
+use crate::sandbox::template::{DatasetMount, SandboxRequest, Template};
 use crate::telemetry::log_chain;
 
 /// How often what is old is looked for.
@@ -24,16 +24,14 @@ pub(super) async fn fill(shared: Arc<Shared>, usual: Wish) {
     let stop = shared.stop.clone();
     let filling = async {
         let mut look_at = Instant::now();
-        let mut usual_is_known = false;
-        loop {
+        while !shared.stop.is_cancelled() {
             // Before looking, or what changes meanwhile would be missed.
             let changed = shared.changed.notified();
             let now = Instant::now();
             if now >= look_at {
                 look_at = now + LOOK_EVERY;
                 shared.shelf().give_up_old(now);
-                shared.images.refresh().await;
-                usual_is_known = usual_is_known || learn_usual(&shared, &usual).await;
+                look_around(&shared, &usual).await;
             }
             let wake_at = match next_step(&shared) {
                 Ok(()) => continue,
@@ -54,10 +52,7 @@ fn next_step(shared: &Arc<Shared>) -> Result<(), Option<Instant>> {
     let mut shelf = shared.shelf();
     match shelf.ledger.next_step(now) {
         Step::Nothing(until) => Err(until),
-        Step::GiveUp(template) => {
-            drop(shelf.pop(&template));
-            Ok(())
-        }
+        Step::GiveUp(template) => shelf.pop(&template).map(drop).ok_or(None),
         Step::Make(template) => {
             let making = shared.load.may_make(shared.settings.cpus, now)?;
             shelf.ledger.making(&template);
@@ -73,21 +68,24 @@ fn next_step(shared: &Arc<Shared>) -> Result<(), Option<Instant>> {
     }
 }
 
-/// Finds out what the usual template is, which only the engine can tell.
-async fn learn_usual(shared: &Shared, usual: &Wish) -> bool {
-    match shared.images.find(&usual.image).await {
-        Ok(image) => {
-            let runtime = usual.runtime.as_deref();
-            let places = shared.engine.places_datasets(runtime).await;
-            shared.places_datasets.store(places, Ordering::Relaxed);
-            let template = shared.template(usual, image);
-            shared.shelf().ledger.set_usual(template, Instant::now());
-            true
-        }
-        Err(error) => {
-            debug!(%error, "the pool waits for the engine and its image");
-            false
-        }
+/// Finds out what images are called by now, whether data sets can be mounted into waiting
+/// sandboxes, and so what the usual template is. What nobody can ask for any more gives way.
+async fn look_around(shared: &Shared, usual: &Wish) {
+    let found = shared.images.refresh(&usual.image).await;
+    let runtime = usual.runtime.as_deref();
+    let places = shared.engine.places_datasets(runtime).await;
+    let placed = shared.places_datasets.swap(places, Ordering::Relaxed);
+    let mut shelf = shared.shelf();
+    shelf.ledger.outdate(|template| {
+        let image = found
+            .iter()
+            .find(|image| image.reference == template.image.reference);
+        let is_renamed = image.is_some_and(|image| image.id != template.image.id);
+        is_renamed || (placed && !places && template.dataset == DatasetMount::Place)
+    });
+    if let Some(image) = found.iter().find(|image| image.reference == usual.image) {
+        let template = shared.template(usual, image.clone());
+        shelf.ledger.set_usual(template, Instant::now());
     }
 }
 
@@ -149,15 +147,19 @@ fn keep(shared: &Arc<Shared>, ready: ReadySandbox) {
 }
 
 /// Whether the sandbox was taken or given up, and did not die.
-async fn hand_over_or_die(mut ready: ReadySandbox, order: oneshot::Receiver<Order>) -> bool {
-    let order = tokio::select! {
+async fn hand_over_or_die(mut ready: ReadySandbox, mut order: oneshot::Receiver<Order>) -> bool {
+    let ordered = tokio::select! {
         biased;
         // Its supervisor has nothing to say by itself: whatever this is, it is the end.
-        _ = ready.session.receive() => return false,
-        order = order => order,
+        _ = ready.session.receive() => {
+            // Before `order`: who is told that it is lost finds its removal under way.
+            drop(ready);
+            return false;
+        }
+        ordered = &mut order => ordered,
     };
     // Given up if nobody wants it: it is dropped, which removes it.
-    if let Ok(give) = order {
+    if let Ok(give) = ordered {
         drop(give.send(ready));
     }
     true

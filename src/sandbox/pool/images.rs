@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tracing::debug;
 
 use crate::sandbox::engine::{Engine, EngineError};
 use crate::sandbox::template::Image;
@@ -57,37 +58,25 @@ impl Images {
         self.wanted().insert(reference.to_owned());
     }
 
-    /// The image of this name, as it was found a moment ago or is now.
-    pub(super) async fn find(&self, reference: &str) -> Result<Image, EngineError> {
-        if let Some(image) = self.known(reference) {
-            return Ok(image);
-        }
-        let now = Instant::now();
-        let image = self.engine.image(reference).await?;
-        let known = Known {
-            image: image.clone(),
-            found_at: now,
-            wanted_at: now,
-        };
-        self.lock().insert(reference.to_owned(), known);
-        Ok(image)
-    }
-
-    /// Asks again about every name that is wanted, so that answers do not grow old.
-    pub(super) async fn refresh(&self) {
+    /// Asks again about every name that is wanted, this one always, so that answers do not grow
+    /// old; gives what was found.
+    pub(super) async fn refresh(&self, always: &str) -> Vec<Image> {
         let now = Instant::now();
         let names: BTreeSet<String> = {
             let mut known = self.lock();
             known.retain(|_, known| now.saturating_duration_since(known.wanted_at) < WANTED_FOR);
             let mut names = std::mem::take(&mut *self.wanted());
             names.extend(known.keys().cloned());
+            names.insert(always.to_owned());
             names
         };
+        let mut all = Vec::new();
         for name in names {
             let found = self.engine.image(&name).await;
             let mut known = self.lock();
             match found {
                 Ok(image) => {
+                    all.push(image.clone());
                     let known = known.entry(name).or_insert_with(|| Known {
                         image: image.clone(),
                         found_at: now,
@@ -99,9 +88,10 @@ impl Images {
                 Err(EngineError::ImageMissing { .. } | EngineError::ImageRefused { .. }) => {
                     known.remove(&name);
                 }
-                Err(_) => {}
+                Err(error) => debug!(%error, "the pool waits for the engine"),
             }
         }
+        all
     }
 
     fn wanted(&self) -> MutexGuard<'_, BTreeSet<String>> {

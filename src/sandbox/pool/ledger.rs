@@ -54,6 +54,39 @@ pub(super) struct Size {
     pub(super) memory_bytes: u64,
 }
 
+/// A template, what is there of it, and what it should have.
+#[derive(Debug)]
+struct Row<'a> {
+    template: &'a Template,
+    entry: &'a Entry,
+    share: usize,
+    weight: f64,
+}
+
+impl Row<'_> {
+    fn lacks(&self) -> bool {
+        self.entry.there() < self.share
+    }
+
+    /// What one more is worth to it.
+    fn gain(&self) -> f64 {
+        quotient(self.weight, self.entry.there())
+    }
+
+    /// What it would lose with one less, if it has one too many that waits.
+    fn loss(&self) -> Option<f64> {
+        let has_surplus = self.entry.waiting > 0 && self.entry.there() > self.share;
+        has_surplus.then(|| quotient(self.weight, self.entry.there() - 1))
+    }
+}
+
+/// The one with a surplus that loses least with it, if `gain` is worth that.
+fn cheapest<'a>(rows: &'a [Row<'a>], gain: f64) -> Option<&'a Row<'a>> {
+    let surplus = rows.iter().filter_map(|row| Some((row.loss()?, row)));
+    let (loss, row) = surplus.min_by(|(one, _), (other, _)| one.total_cmp(other))?;
+    (gain > loss * WORTH_A_CHANGE).then_some(row)
+}
+
 /// The pool's books.
 #[derive(Debug)]
 pub(super) struct Ledger {
@@ -140,12 +173,8 @@ impl Ledger {
             entry.making = entry.making.saturating_sub(1);
             entry.waiting += 1;
             entry.failures = 0;
-            // The largest seen: what two of one template take differs by little.
-            entry.bytes = match (bytes, entry.bytes) {
-                (Some(bytes), ASSUMED_BYTES) => bytes,
-                (Some(bytes), known) => bytes.max(known),
-                (None, known) => known,
-            };
+            // The last one's: the first after a boot also pays for what the kernel then keeps.
+            entry.bytes = bytes.unwrap_or(entry.bytes);
         }
     }
 
@@ -164,6 +193,13 @@ impl Ledger {
     pub(super) fn gone(&mut self, template: &Template) {
         if let Some(entry) = self.entries.get_mut(template) {
             entry.waiting = entry.waiting.saturating_sub(1);
+        }
+    }
+
+    /// All that waited are given up.
+    pub(super) fn all_gone(&mut self) {
+        for entry in self.entries.values_mut() {
+            entry.waiting = 0;
         }
     }
 
@@ -189,36 +225,44 @@ impl Ledger {
             })
             .collect();
         let shares = shares(self.size.sandboxes, self.size.memory_bytes, &claims);
-        let rows: Vec<_> = self.entries.iter().zip(shares).collect();
-
-        let lacking = |((_, entry), share): &&((&Template, &Entry), usize)| entry.there() < *share;
-        let ready = rows
+        let rows: Vec<Row<'_>> = self
+            .entries
             .iter()
-            .filter(lacking)
-            .find(|((_, entry), _)| entry.not_before <= now);
-        let Some(((template, entry), _)) = ready else {
-            let later = rows.iter().filter(lacking);
-            return Step::Nothing(later.map(|((_, entry), _)| entry.not_before).min());
-        };
-        if self.has_room_for(entry) {
-            return Step::Make((*template).clone());
-        }
-        let gain = quotient(self.weight(template, entry, now), entry.there());
-        let surplus = rows
-            .iter()
-            .filter(|((_, entry), share)| entry.waiting > 0 && entry.there() > *share)
-            .filter(|((template, entry), _)| {
-                let weight = self.weight(template, entry, now);
-                gain > quotient(weight, entry.there() - 1) * WORTH_A_CHANGE
+            .zip(shares)
+            .map(|((template, entry), share)| Row {
+                template,
+                entry,
+                share,
+                weight: self.weight(template, entry, now),
             })
-            .min_by(|((a, one), _), ((b, other), _)| {
-                let weight = self.weight(a, one, now);
-                weight.total_cmp(&self.weight(b, other, now))
-            });
-        match surplus {
-            Some(((template, _), _)) => Step::GiveUp((*template).clone()),
-            // Not worth it, or those that are being made will be there in a moment, and tell.
-            None => Step::Nothing(None),
+            .collect();
+
+        if self.bytes() > self.size.memory_bytes
+            && let Some(surplus) = cheapest(&rows, f64::INFINITY)
+        {
+            return Step::GiveUp(surplus.template.clone());
+        }
+        let mut lacking: Vec<&Row<'_>> = rows.iter().filter(|row| row.lacks()).collect();
+        lacking.sort_by(|one, other| other.gain().total_cmp(&one.gain()));
+        for row in lacking.iter().filter(|row| row.entry.not_before <= now) {
+            if self.has_room_for(row.entry) {
+                return Step::Make(row.template.clone());
+            }
+            if let Some(surplus) = cheapest(&rows, row.gain()) {
+                return Step::GiveUp(surplus.template.clone());
+            }
+        }
+        // Those that are being made will be there in a moment, and tell.
+        let later = lacking.iter().map(|row| row.entry.not_before);
+        Step::Nothing(later.filter(|at| *at > now).min())
+    }
+
+    /// Forgets all use of the templates that nobody can ask for any more; theirs give way.
+    pub(super) fn outdate(&mut self, is_outdated: impl Fn(&Template) -> bool) {
+        for (template, entry) in &mut self.entries {
+            if is_outdated(template) {
+                entry.weight = 0.0;
+            }
         }
     }
 
@@ -233,12 +277,13 @@ impl Ledger {
 
     fn has_room_for(&self, one: &Entry) -> bool {
         let there: usize = self.entries.values().map(Entry::there).sum();
-        let bytes: u64 = self
-            .entries
-            .values()
-            .map(|entry| entry.bytes.saturating_mul(entry.there() as u64))
-            .sum();
-        there < self.size.sandboxes && bytes.saturating_add(one.bytes) <= self.size.memory_bytes
+        there < self.size.sandboxes
+            && self.bytes().saturating_add(one.bytes) <= self.size.memory_bytes
+    }
+
+    fn bytes(&self) -> u64 {
+        let bytes = |entry: &Entry| entry.bytes.saturating_mul(entry.there() as u64);
+        self.entries.values().map(bytes).sum()
     }
 
     fn forget_lightest(&mut self, now: Instant) {

@@ -12,7 +12,8 @@ use tokio::time::Instant;
 /// Sandboxes made at the same time while nothing runs; one while something does.
 const MAKING_AT_ONCE: usize = 2;
 
-/// While every CPU is busy with programs, one sandbox is begun in so long.
+/// While every CPU is busy with programs, or a run makes a sandbox of its own, one sandbox is begun
+/// in so long.
 const BUSY_PACE: Duration = Duration::from_secs(5);
 
 /// What goes on besides making sandboxes ahead of use.
@@ -87,12 +88,14 @@ impl Load {
 impl Counts {
     fn wait_for(&self, cpus: usize, now: Instant) -> Result<(), Option<Instant>> {
         let at_once = if self.running == 0 { MAKING_AT_ONCE } else { 1 };
-        // A run that waits for its own sandbox has the engine to itself.
-        if self.preparing > 0 || self.making >= at_once {
+        if self.making >= at_once {
             return Err(None);
         }
+        // A run that makes its own sandbox has the engine nearly to itself, but runs that do so all
+        // the time must not keep the pool empty for ever.
+        let is_busy = self.preparing > 0 || self.running >= cpus;
         let next = self.begun_at.map(|begun| begun + BUSY_PACE);
-        match next.filter(|next| self.running >= cpus && now < *next) {
+        match next.filter(|next| is_busy && now < *next) {
             Some(next) => Err(Some(next)),
             None => Ok(()),
         }
@@ -140,12 +143,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_run_that_makes_its_own_sandbox_goes_first() {
+    async fn runs_that_make_their_own_sandboxes_go_first_and_do_not_starve_the_pool() {
         let (load, now) = load();
         let preparing = load.preparing();
-        assert_eq!(load.may_make(2, now).unwrap_err(), None);
+        drop(load.may_make(2, now).unwrap());
+        let next = now + BUSY_PACE;
+        assert_eq!(load.may_make(2, now).unwrap_err(), Some(next));
+        drop(load.may_make(2, next).unwrap());
         drop(preparing);
-        load.may_make(2, now).unwrap();
+        load.may_make(2, next).unwrap();
     }
 
     #[tokio::test]

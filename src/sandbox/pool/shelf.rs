@@ -109,20 +109,21 @@ impl Shelf {
     pub(super) fn give_up_all(&mut self) {
         self.waiting.clear();
         self.kept.clear();
+        self.ledger.all_gone();
     }
 
-    /// Gives up those that have waited too long, or are claimed by nobody.
+    /// Gives up one that has waited too long, and those that are claimed by nobody.
     pub(super) fn give_up_old(&mut self, now: Instant) {
         let age = |since| now.saturating_duration_since(since);
         self.kept.retain(|_, kept| age(kept.since) < CLAIMED_WITHIN);
-        let old: Vec<(Template, ExecutionId)> = self
+        let old: Option<(Template, ExecutionId)> = self
             .waiting
             .iter()
             .flat_map(|(template, queue)| queue.iter().map(move |waiting| (template, waiting)))
-            .filter(|(_, waiting)| age(waiting.since) >= RENEWED_AFTER)
-            .map(|(template, waiting)| (template.clone(), waiting.id.clone()))
-            .collect();
-        for (template, id) in old {
+            .find(|(_, waiting)| age(waiting.since) >= RENEWED_AFTER)
+            .map(|(template, waiting)| (template.clone(), waiting.id.clone()));
+        // One at a time: those that were made together shall not be missing together.
+        if let Some((template, id)) = old {
             debug!(execution.id = %id, "a waiting sandbox is renewed");
             self.lose(&template, &id);
         }

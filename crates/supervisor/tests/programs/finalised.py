@@ -28,6 +28,4 @@ weakref.finalize(kept, print, "finalised")
 atexit.register(print, "exit function of the program")
 del node
 print("collected", gc.collect() > 0)
-builtins = __import__("builtins")
-builtins.left_there = Closing("left in a module that every interpreter has")
 print("end")

@@ -72,7 +72,7 @@ async fn what_is_used_no_more_gives_way() {
     for name in ["old", "old", "new"] {
         ledger.used(&template(name), now);
     }
-    assert_eq!(settle(&mut ledger, now), ["+new", "+old"]);
+    assert_eq!(settle(&mut ledger, now), ["+old", "+new"]);
     let later = now + HALF_LIFE * 4;
     for _ in 0..2 {
         ledger.used(&template("new"), later);
@@ -120,6 +120,55 @@ async fn memory_bounds_the_pool_and_is_learnt() {
     ledger.making(&template("usual"));
     ledger.made(&template("usual"), Some(100 * MIB));
     assert_eq!(settle(&mut ledger, now).len(), 3, "four of 100 MiB in 400");
+}
+
+#[tokio::test]
+async fn what_turns_out_to_take_too_much_is_given_up_again() {
+    let now = Instant::now();
+    let mut ledger = Ledger::new(Size {
+        sandboxes: 2,
+        memory_bytes: 1000 * MIB,
+    });
+    ledger.set_usual(template("usual"), now);
+    for _ in 0..2 {
+        assert_eq!(ledger.next_step(now), Step::Make(template("usual")));
+        ledger.making(&template("usual"));
+    }
+    for _ in 0..2 {
+        ledger.made(&template("usual"), Some(600 * MIB));
+    }
+    assert_eq!(settle(&mut ledger, now), ["-usual"]);
+}
+
+#[tokio::test]
+async fn a_template_that_does_not_fit_does_not_keep_another_from_being_made() {
+    let now = Instant::now();
+    let mut ledger = Ledger::new(Size {
+        sandboxes: 3,
+        memory_bytes: 500 * MIB,
+    });
+    // The large one comes first by name and by use.
+    for name in ["a large", "a large", "small"] {
+        ledger.used(&template(name), now);
+    }
+    for (name, mib) in [("a large", 400), ("small", 50)] {
+        ledger.making(&template(name));
+        ledger.made(&template(name), Some(mib * MIB));
+    }
+    assert_eq!(settle(&mut ledger, now), ["+small"]);
+}
+
+#[tokio::test]
+async fn what_nobody_can_ask_for_any_more_gives_way() {
+    let (mut ledger, now) = (ledger(2), Instant::now());
+    ledger.set_usual(template("old"), now);
+    for _ in 0..9 {
+        ledger.used(&template("old"), now);
+    }
+    settle(&mut ledger, now);
+    ledger.outdate(|template| template.image.reference == "old");
+    ledger.set_usual(template("new"), now);
+    assert_eq!(settle(&mut ledger, now), ["-old", "+new", "-old", "+new"]);
 }
 
 #[tokio::test]
