@@ -76,6 +76,7 @@ impl Executor {
             self.sandboxes.release(&spec.id);
             return never_started(spec, Verdict::refused(reason));
         }
+        let _running = self.sandboxes.running();
         let preparing = cancel.run_until_cancelled(self.prepare(spec));
         let (prepared, staging) = match preparing.await {
             Some(Ok(prepared)) => prepared,
@@ -122,9 +123,7 @@ impl Executor {
             destroy(sandbox).await;
             return failed_before_start(spec, &trouble);
         }
-        let running = self.sandboxes.running();
         let talk = conversation::follow(&mut session, &spec.limits, cancel, observer).await;
-        drop(running);
         if !matches!(talk.end, TalkEnd::Reported(_)) {
             // First of all nothing of it runs any more; questions come after.
             if let Err(error) = sandbox.kill().await {

@@ -165,7 +165,7 @@ impl Sandboxes {
         Ok(self.engine.image(reference).await?)
     }
 
-    /// To be held while a program runs: the pool yields to it.
+    /// To be held while an execution goes on: the pool yields to it.
     pub(super) fn running(&self) -> Option<Running> {
         self.pool.as_ref().map(Pool::running)
     }

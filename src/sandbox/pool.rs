@@ -145,6 +145,9 @@ impl Pool {
         let mut shelf = shared.shelf();
         shelf.ledger.used(&template, now);
         let id = shelf.reserve(&template, now);
+        if id.is_some() {
+            shared.load.run_begins(now);
+        }
         drop(shelf);
         shared.changed.notify_one();
         id
@@ -176,7 +179,7 @@ impl Pool {
         self.shared.load.preparing()
     }
 
-    /// To be held while a program runs.
+    /// To be held while an execution goes on.
     #[must_use]
     pub fn running(&self) -> Running {
         self.shared.load.running()

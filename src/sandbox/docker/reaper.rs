@@ -32,6 +32,9 @@ const MAY_APPEAR_FOR: Duration = Duration::from_secs(120);
 /// Pause before a container that could not be removed is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
 
+/// How long a removal that nobody waits for gives way to the result that somebody does wait for.
+const RESULT_FIRST: Duration = Duration::from_millis(100);
+
 /// Removals asked of the engine at the same time: more do not make it faster.
 const AT_ONCE: usize = 4;
 
@@ -140,11 +143,14 @@ impl Reaper {
 
     /// Takes over the removal of a container.
     pub(super) fn take(&self, name: &str, slot: Option<Slot>, debt: Option<OwnedSemaphorePermit>) {
-        let left = Left {
+        let mut left = Left {
             slot,
             debt,
             ..Left::now()
         };
+        if left.debt.is_some() {
+            left.next_try += RESULT_FIRST;
+        }
         self.remember(name, left);
     }
 

@@ -16,6 +16,12 @@ const MAKING_AT_ONCE: usize = 2;
 /// in so long.
 const BUSY_PACE: Duration = Duration::from_secs(5);
 
+/// A run that has just begun has the host to itself for so long: most are over by then.
+const RUN_FIRST: Duration = Duration::from_millis(500);
+
+/// From the moment that a sandbox is kept for a run until that is seen to run.
+const ON_ITS_WAY: Duration = Duration::from_millis(50);
+
 /// What goes on besides making sandboxes ahead of use.
 #[derive(Debug)]
 pub(super) struct Load {
@@ -29,13 +35,14 @@ struct Counts {
     running: usize,
     making: usize,
     begun_at: Option<Instant>,
+    run_begun_at: Option<Instant>,
 }
 
 /// A run makes a sandbox of its own.
 #[derive(Debug)]
 pub struct Preparing(Arc<Load>);
 
-/// A program runs.
+/// An execution goes on.
 #[derive(Debug)]
 pub struct Running(Arc<Load>);
 
@@ -54,6 +61,11 @@ impl Load {
     pub(super) fn preparing(self: &Arc<Self>) -> Preparing {
         self.counts().preparing += 1;
         Preparing(Arc::clone(self))
+    }
+
+    /// A run is on its way.
+    pub(super) fn run_begins(&self, now: Instant) {
+        self.counts().run_begun_at = Some(now);
     }
 
     pub(super) fn running(self: &Arc<Self>) -> Running {
@@ -91,11 +103,23 @@ impl Counts {
         if self.making >= at_once {
             return Err(None);
         }
+        let paced = self.begun_at.map(|begun| begun + BUSY_PACE);
+        if let Some(begun) = self.run_begun_at {
+            let first = if self.running > 0 {
+                RUN_FIRST
+            } else {
+                ON_ITS_WAY
+            };
+            // However many begin one after the other: at the pace of a busy host at least.
+            let next = paced.map_or(begun + first, |paced| paced.min(begun + first));
+            if now < next {
+                return Err(Some(next));
+            }
+        }
         // A run that makes its own sandbox has the engine nearly to itself, but runs that do so all
         // the time must not keep the pool empty for ever.
         let is_busy = self.preparing > 0 || self.running >= cpus;
-        let next = self.begun_at.map(|begun| begun + BUSY_PACE);
-        match next.filter(|next| is_busy && now < *next) {
+        match paced.filter(|next| is_busy && now < *next) {
             Some(next) => Err(Some(next)),
             None => Ok(()),
         }
@@ -163,6 +187,25 @@ mod tests {
         assert_eq!(load.may_make(2, now).unwrap_err(), Some(next));
         drop(load.may_make(3, now).unwrap());
         load.may_make(2, next).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_run_that_has_just_begun_is_not_disturbed_and_many_do_not_starve_the_pool() {
+        let (load, now) = load();
+        load.run_begins(now);
+        assert_eq!(load.may_make(2, now).unwrap_err(), Some(now + ON_ITS_WAY));
+        let running = load.running();
+        let settled = now + ON_ITS_WAY;
+        assert_eq!(
+            load.may_make(2, settled).unwrap_err(),
+            Some(now + RUN_FIRST)
+        );
+        drop(running);
+        drop(load.may_make(2, settled).unwrap());
+        let _running = load.running();
+        let paced = settled + BUSY_PACE;
+        load.run_begins(paced);
+        load.may_make(2, paced).unwrap();
     }
 
     #[tokio::test]
