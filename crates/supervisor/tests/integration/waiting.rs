@@ -30,11 +30,23 @@ fn a_waiting_interpreter_runs_the_script_with_its_modules_loaded() {
     let start = start_script();
     let mut sandbox = Sandbox::waiting(&start, &["json", "sqlite3"]);
     let waiting = sandbox.programs();
-    sandbox.run(
-        start,
-        "import sys; print({'json', 'sqlite3'} <= set(sys.modules), __name__, __file__)",
-    );
+    // It stays until it is looked at.
+    let script = "import signal, sys
+print({'json', 'sqlite3'} <= set(sys.modules), __name__, __file__, flush=True)
+signal.pause()";
+    sandbox.run(start, script);
     assert_eq!(sandbox.programs(), waiting);
+    assert!(matches!(sandbox.next(), FromSupervisor::Output(_)));
+    sandbox.send(&ToSupervisor::Cancel);
+    assert_eq!(sandbox.finish().exited().ended_by, EndedBy::Cancel);
+}
+
+#[test]
+fn a_script_that_has_waited_is_run_by_the_name_and_from_the_place_of_a_plain_one() {
+    let start = start_script();
+    let mut sandbox = Sandbox::waiting(&start, &["json", "sqlite3"]);
+    let script = "import sys; print({'json', 'sqlite3'} <= set(sys.modules), __name__, __file__)";
+    sandbox.run(start, script);
     let finished = sandbox.finish();
     assert_eq!(finished.text(), "True __main__ /mnt/work/script.py\n");
     assert_eq!(finished.exited().ending, Ending::Code(0));
