@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use super::ledger::Step;
 use super::shelf::{Order, RENEWED_AFTER, Waiting};
@@ -132,6 +132,13 @@ fn keep(shared: &Arc<Shared>, ready: ReadySandbox) {
         since: Instant::now(),
         order,
     };
+    if ready.memory_bytes > Some(shared.settings.memory_bytes) {
+        warn!(
+            sandbox.memory_bytes = ready.memory_bytes,
+            "one waiting sandbox takes more than pool.memory_mb allows for all: raise it or shorten \
+             pool.preload"
+        );
+    }
     shelf.put(&template, waiting, ready.memory_bytes);
     drop(shelf);
     info!(execution.id = %id, interpreter = ?ready.interpreter, "a sandbox waits for its run");
