@@ -28,6 +28,10 @@ const START_BOUND: Duration = Duration::from_secs(30);
 /// What the supervisor has after a deadline or a cancellation before the sandbox is destroyed.
 const SUPERVISOR_GRACE: Duration = Duration::from_millis(800);
 
+/// What it has to reap and report after it said that everything was killed. Nothing of the program
+/// runs by then, and from outside it would not go faster: the kernel needs the same work for it.
+const REAPING_GRACE: Duration = Duration::from_secs(8);
+
 /// How long a supervisor keeps a result that nobody fetches.
 const HOLD: Duration = Duration::from_secs(600);
 
@@ -152,6 +156,49 @@ pub(super) async fn follow(
     }
 }
 
+/// How long the supervisor still has, and what it has missed when that is over.
+#[derive(Debug, Clone, Copy)]
+struct Patience {
+    until: Instant,
+    because: Because,
+    may_cancel: bool,
+    killed: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Because {
+    Deadline,
+    Cancel,
+}
+
+impl Patience {
+    fn until_the_deadline(deadline: Instant) -> Self {
+        Self {
+            until: deadline,
+            because: Because::Deadline,
+            may_cancel: true,
+            killed: false,
+        }
+    }
+
+    /// A request never puts the deadline off.
+    fn cancelled(&mut self, now: Instant) {
+        self.may_cancel = false;
+        let end = now + SUPERVISOR_GRACE;
+        if end <= self.until {
+            self.until = end;
+            self.because = Because::Cancel;
+        }
+    }
+
+    /// Once only: a supervisor that lies gains no more than this.
+    fn killed(&mut self, now: Instant) {
+        self.may_cancel = false;
+        self.killed = true;
+        self.until = now + REAPING_GRACE;
+    }
+}
+
 struct Follower<'a> {
     stdout: Head,
     stderr: Head,
@@ -166,25 +213,22 @@ impl Follower<'_> {
         deadline: Instant,
         cancel: &CancellationToken,
     ) -> TalkEnd {
-        let mut patience: Option<Instant> = None;
+        let mut patience = Patience::until_the_deadline(deadline);
         loop {
-            let until = patience.map_or(deadline, |until| until.min(deadline));
+            let until = patience.until;
             // The clock and the request come first: a flood of messages must not starve them.
             let message = tokio::select! {
                 biased;
                 () = sleep_until(until) => {
-                    return if patience.is_some_and(|patience| patience <= deadline) {
-                        TalkEnd::LateOnCancel
-                    } else {
-                        TalkEnd::LateAtDeadline(start.elapsed().as_secs_f64())
+                    return match patience.because {
+                        Because::Deadline => TalkEnd::LateAtDeadline(start.elapsed().as_secs_f64()),
+                        Because::Cancel => TalkEnd::LateOnCancel,
                     };
                 }
-                () = cancel.cancelled(), if patience.is_none() => {
-                    let end = Instant::now() + SUPERVISOR_GRACE;
-                    patience = Some(end);
+                () = cancel.cancelled(), if patience.may_cancel => {
+                    patience.cancelled(Instant::now());
                     // A supervisor that does not read must not hold up the end: it is late then.
-                    let end = end.min(deadline);
-                    let sent = timeout_at(end, session.send(&ToSupervisor::Cancel));
+                    let sent = timeout_at(patience.until, session.send(&ToSupervisor::Cancel));
                     if let Ok(Err(error)) = sent.await {
                         return TalkEnd::Lost(error);
                     }
@@ -197,15 +241,17 @@ impl Follower<'_> {
                     self.take_output(output.stream, &output.bytes)
                 }
                 Ok(FromSupervisor::Exited(exited)) => return TalkEnd::Reported(exited),
+                Ok(FromSupervisor::Killed) if !patience.killed => patience.killed(Instant::now()),
                 Ok(other) => return TalkEnd::Lost(unexpected(&other)),
                 Err(error) => return TalkEnd::Lost(error),
             }
             // Cut short only where the talk ends at once: half an acknowledgement is no message.
+            let until = patience.until;
             let mut acknowledged = pin!(timeout_at(until, session.acknowledge()));
             let outcome = tokio::select! {
                 biased;
                 outcome = &mut acknowledged => outcome,
-                () = cancel.cancelled(), if patience.is_none() => {
+                () = cancel.cancelled(), if patience.may_cancel => {
                     // A supervisor that does not read this does not read a request either.
                     match timeout(SUPERVISOR_GRACE, acknowledged).await {
                         Ok(outcome) => outcome,
@@ -241,6 +287,7 @@ fn unexpected(message: &FromSupervisor) -> SessionError {
         FromSupervisor::Dataset(_) => "Dataset",
         FromSupervisor::Started(_) => "Started",
         FromSupervisor::Output(_) => "Output",
+        FromSupervisor::Killed => "Killed",
         FromSupervisor::Exited(_) => "Exited",
         FromSupervisor::Failed(_) => "Failed",
         FromSupervisor::Entry(_) => "Entry",

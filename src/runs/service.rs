@@ -37,7 +37,7 @@ use crate::ids::{ClientKey, ExecutionId, RunId};
 /// More than all that the end of an execution waits for together: the supervisor, then the engine's
 /// calls that kill, look at and remove the sandbox, each up to its bound. A test of
 /// `orchestrator/conversation.rs` adds them up; what is above their sum is the disk's.
-pub const STOP_GRACE: Duration = Duration::from_secs(40);
+pub const STOP_GRACE: Duration = Duration::from_secs(50);
 
 /// Carries out a run: one given program, or the loop. Implemented by `orchestrator`.
 #[async_trait]

@@ -53,7 +53,7 @@ pub use message::{FromSupervisor, ToSupervisor};
 pub use resume::ResumeToken;
 
 /// The protocol's version, sent in [`message::Ready`].
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// How many bytes of unacknowledged frames the supervisor keeps. It produces no artifact
 /// frames while the window is full.

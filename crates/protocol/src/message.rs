@@ -124,6 +124,10 @@ pub enum FromSupervisor {
     Started(Started),
     /// Output of the program.
     Output(Output),
+    /// Every process has been sent `SIGKILL` at the deadline or on `Cancel`: none runs an
+    /// instruction of its own any more. `Exited` follows when the kernel has taken them apart,
+    /// which a crowd on a small share of a busy host makes last.
+    Killed,
     /// The main process has ended and every other process is gone.
     Exited(Box<Exited>),
     /// The program could not be started; nothing of it ran.

@@ -13,7 +13,7 @@ use crate::output::{self, Pump};
 use crate::preload::Interpreter;
 use crate::program::{self, Command, Program};
 use crate::reap::Children;
-use crate::sys::process::WaitStatus;
+use crate::sys::process::{self, WaitStatus};
 use crate::watch::Watch;
 use crate::workspace::Workspace;
 
@@ -25,6 +25,8 @@ const LOOK: Duration = Duration::from_millis(50);
 enum Phase {
     /// The main process lives, as far as we know.
     Running { look_at: Instant },
+    /// Every process was sent the signal; none is reaped yet.
+    Killed { reason: EndedBy, wall: Duration },
     /// Every process is gone; what they wrote is still in the pipes.
     Draining(Over),
 }
@@ -134,14 +136,15 @@ impl Run {
             Phase::Running { look_at } => {
                 [Some(look_at), self.deadline].into_iter().flatten().min()
             }
+            Phase::Killed { .. } => Some(self.started),
             Phase::Draining(_) => None,
         };
         let pumps = self.pumps.iter().filter_map(|pump| pump.wake_at(outbox));
         pumps.chain(phase).min()
     }
 
-    /// One turn: bounded work on each of the things that go on. Gives the last message when the
-    /// run is over.
+    /// One turn: bounded work on each of the things that go on. Gives a message when everything
+    /// has been killed, and the last one when the run is over.
     pub(crate) fn turn(
         &mut self,
         children: &mut Children,
@@ -149,8 +152,13 @@ impl Run {
         outbox: &mut Outbox,
         now: Instant,
     ) -> Result<Option<FromSupervisor>, Fatal> {
-        let Phase::Running { look_at } = self.phase else {
-            return self.drain(outbox, now, true);
+        let look_at = match self.phase {
+            Phase::Running { look_at } => look_at,
+            Phase::Killed { reason, wall } => {
+                self.finish(children, None, reason, wall)?;
+                return self.drain(outbox, now, true);
+            }
+            Phase::Draining(_) => return self.drain(outbox, now, true),
         };
         if now >= look_at {
             self.watch.look(workspace);
@@ -166,31 +174,38 @@ impl Run {
         } else {
             None
         };
-        if ended.is_some() || reason.is_some() {
-            self.finish(
-                children,
-                workspace,
-                ended,
-                reason.unwrap_or(EndedBy::Program),
-            )?;
+        if ended.is_none() && reason.is_none() {
+            return self.drain(outbox, now, false);
         }
-        let last = matches!(self.phase, Phase::Draining(_));
-        self.drain(outbox, now, last)
+        // A last time, while files that only an open descriptor holds still exist.
+        self.watch.look(workspace);
+        match (ended, reason) {
+            (None, Some(reason)) => {
+                process::kill_all();
+                let wall = self.started.elapsed();
+                self.phase = Phase::Killed { reason, wall };
+                // Said before the reaping, which may last: the daemon must not take that for a
+                // program that goes on.
+                Ok(Some(FromSupervisor::Killed))
+            }
+            (ended, _) => {
+                let wall = self.started.elapsed();
+                self.finish(children, ended, EndedBy::Program, wall)?;
+                self.drain(outbox, now, true)
+            }
+        }
     }
 
-    /// Ends everything. First the file systems are looked at a last time, while files that only
-    /// an open descriptor holds still exist; then every process is killed and reaped, so that
-    /// the usage is complete and the pipes have no writer; only then are the pipes emptied, so
-    /// that not even the last byte of a program that ended at once is lost.
+    /// Ends everything. Every process is killed and reaped, so that the usage is complete and the
+    /// pipes have no writer; only then are the pipes emptied, so that not even the last byte of a
+    /// program that ended at once is lost.
     fn finish(
         &mut self,
         children: &mut Children,
-        workspace: &Workspace,
         ended: Option<WaitStatus>,
         reason: EndedBy,
+        wall: Duration,
     ) -> Result<(), Fatal> {
-        self.watch.look(workspace);
-        let by_itself = ended.map(|_| self.started.elapsed());
         let (late, survivors) = children.end_all(self.pid).map_err(Fatal::io("waitpid"))?;
         // Not reaped within the bound: it is a survivor, ended or not.
         let status = ended.or(late).unwrap_or(WaitStatus::Signal(libc::SIGKILL));
@@ -203,7 +218,6 @@ impl Run {
             WaitStatus::Code(code) => Ending::Code(code),
             WaitStatus::Signal(signal) => Ending::Signal(signal),
         };
-        let wall = by_itself.unwrap_or_else(|| self.started.elapsed());
         let usage = self.watch.usage();
         self.phase = Phase::Draining(Over {
             ending,

@@ -318,11 +318,13 @@ impl Supervisor {
                 self.answer(answer.map(FromSupervisor::Preloaded))?;
             }
             State::Running(run) => {
-                let last = run.turn(&mut self.children, &self.workspace, &mut self.outbox, now)?;
-                if let Some(message) = last {
+                let news = run.turn(&mut self.children, &self.workspace, &mut self.outbox, now)?;
+                if let Some(message) = news {
                     self.outbox.push(&message)?;
-                    self.held_since = now;
-                    self.state = State::Holding;
+                    if matches!(message, FromSupervisor::Exited(_)) {
+                        self.held_since = now;
+                        self.state = State::Holding;
+                    }
                 }
             }
             State::Collecting(walk) => {

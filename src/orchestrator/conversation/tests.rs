@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use fumehood_protocol::encode;
 use fumehood_protocol::message::Output;
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use tokio::io::DuplexStream;
 use tokio_util::task::TaskTracker;
 
@@ -126,10 +126,34 @@ async fn a_cancellation_just_before_the_deadline_does_not_put_it_off() {
     }
 }
 
+/// A supervisor that says these things without delay, then nothing.
+fn supervisor_that_says(messages: &[FromSupervisor]) -> Session {
+    let frames: Vec<_> = (1..)
+        .zip(messages)
+        .map(|(sequence, message)| Ok(Bytes::from(encode(sequence, message).unwrap())))
+        .collect();
+    Session::new(Channel {
+        reader: Box::pin(stream::iter(frames).chain(stream::pending())),
+        writer: Box::pin(tokio::io::sink()),
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_supervisor_that_has_killed_everything_has_its_time_to_reap_and_no_more() {
+    let mut session = supervisor_that_says(&[FromSupervisor::Killed]);
+    let cancel = CancellationToken::new();
+    let talk = follow(&mut session, &limits(), &cancel, &Nobody).await;
+    assert!(matches!(talk.end, TalkEnd::LateAtDeadline(_)), "{talk:?}");
+    assert_took(&talk, REAPING_GRACE);
+    let mut session = supervisor_that_says(&[FromSupervisor::Killed, FromSupervisor::Killed]);
+    let talk = follow(&mut session, &limits(), &cancel, &Nobody).await;
+    assert!(matches!(talk.end, TalkEnd::Lost(_)), "{talk:?}");
+}
+
 /// Or the result would be given up while it is on its way.
 #[test]
 fn a_run_that_is_told_to_end_has_longer_than_all_that_its_end_waits_for() {
     let calls = [Call::Kill, Call::Inspect, Call::Remove];
     let bounds: Duration = calls.into_iter().map(Call::bound).sum();
-    assert!(SUPERVISOR_GRACE + bounds < STOP_GRACE);
+    assert!(SUPERVISOR_GRACE + REAPING_GRACE + bounds < STOP_GRACE);
 }

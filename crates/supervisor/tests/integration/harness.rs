@@ -184,11 +184,16 @@ impl Sandbox {
         let mut finished = Finished {
             stdout: Vec::new(),
             stderr: Vec::new(),
+            killed: false,
             exited: None,
         };
         loop {
             match self.next() {
                 FromSupervisor::Output(output) => finished.take(output),
+                FromSupervisor::Killed => {
+                    assert!(!finished.killed, "said twice");
+                    finished.killed = true;
+                }
                 FromSupervisor::Exited(exited) => {
                     finished.exited = Some(*exited);
                     return finished;
@@ -298,6 +303,8 @@ impl Drop for Sandbox {
 pub(crate) struct Finished {
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<u8>,
+    /// Whether the supervisor said that it killed everything.
+    pub(crate) killed: bool,
     exited: Option<Exited>,
 }
 
