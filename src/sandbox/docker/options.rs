@@ -67,6 +67,9 @@ pub fn container(template: &Template, identity: &Identity<'_>) -> ContainerCreat
         // Row 54.
         hostname: Some(policy::HOST_NAME.to_owned()),
         domainname: Some(String::new()),
+        // Row 48, the second half: the namespace stays as the kernel makes it, its one interface
+        // down and no name known. What the engine would do for a network is half of a start.
+        network_disabled: Some(true),
         // Row 24, and the stream to the supervisor, which a second daemon may attach to again.
         tty: Some(false),
         open_stdin: Some(true),
