@@ -128,7 +128,8 @@ pub enum FromSupervisor {
     /// instruction of its own any more. `Exited` follows when the kernel has taken them apart,
     /// which a crowd on a small share of a busy host makes last.
     Killed,
-    /// The main process has ended and every other process is gone.
+    /// The main process has ended, and every other process is gone or being taken apart by the
+    /// kernel: nothing in the sandbox writes or reads any more.
     Exited(Box<Exited>),
     /// The program could not be started; nothing of it ran.
     Failed(Failed),

@@ -16,8 +16,15 @@ const PER_TURN: usize = 256;
 /// How long processes may take to vanish after they were killed.
 const KILL_BOUND: Duration = Duration::from_secs(5);
 
-/// How often the kill is repeated meanwhile.
-const KILL_AGAIN: Duration = Duration::from_millis(20);
+/// How often the kill is repeated meanwhile: soon at first, since few processes take long.
+const KILL_AGAIN: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(20)];
+
+/// More processes than this are waited for to the end: to look at them would cost more.
+const MOST_LOOKED_AT: usize = 4;
+
+/// The kernel has begun to take a task apart: it will never run, write or read again. `PF_EXITING`
+/// of the flags in proc(5).
+const EXITING: u64 = 0x4;
 
 /// The children of this process.
 #[derive(Debug)]
@@ -66,11 +73,13 @@ impl Children {
         Ok(ended)
     }
 
-    /// Kills and reaps everything; tells how `main` ended if it was reaped here, and how many
-    /// processes outlived the bound.
+    /// Kills everything and reaps it, except for a few processes that the kernel is taking apart
+    /// already, as that may last for one with much memory. Tells how `main` ended if it was reaped
+    /// here, and how many processes outlived the bound.
     pub(crate) fn end_all(&mut self, main: libc::pid_t) -> io::Result<(Option<WaitStatus>, u32)> {
         let begun = Instant::now();
         let mut ended = None;
+        let mut pause = KILL_AGAIN[0];
         self.pending = false;
         loop {
             process::kill_all();
@@ -83,10 +92,14 @@ impl Children {
                 }
             }
             if begun.elapsed() >= KILL_BOUND {
-                return Ok((ended, others()));
+                return Ok((ended, others().map_or(1, |others| count(others.len()))));
+            }
+            if is_over(main, ended.is_some()) {
+                return Ok((ended, 0));
             }
             let mut set = [sys::interest(Some(self.signals.as_fd()), libc::POLLIN)];
-            sys::poll(&mut set, Some(KILL_AGAIN))?;
+            sys::poll(&mut set, Some(pause))?;
+            pause = (pause * 2).min(KILL_AGAIN[1]);
             self.forget_signals();
         }
     }
@@ -98,19 +111,69 @@ impl Children {
     }
 }
 
-/// Processes in the sandbox other than this one.
-fn others() -> u32 {
-    let Ok(entries) = fs::read_dir("/proc") else {
-        return 1;
+/// Whether all processes left are few and past their last instruction.
+fn is_over(main: libc::pid_t, main_is_reaped: bool) -> bool {
+    let Some(others) = others() else { return false };
+    others.len() <= MOST_LOOKED_AT
+        // How it ended is known when it is reaped.
+        && (main_is_reaped || !others.contains(&main))
+        && others.iter().all(|&pid| is_exiting(pid))
+}
+
+/// Processes in the sandbox other than this one, if the kernel tells.
+fn others() -> Option<Vec<libc::pid_t>> {
+    let own = libc::pid_t::try_from(std::process::id()).ok();
+    let pids = numbers_in("/proc").ok()?;
+    Some(pids.into_iter().filter(|&pid| Some(pid) != own).collect())
+}
+
+/// Whether every thread of a process is being taken apart; one that is gone is.
+fn is_exiting(pid: libc::pid_t) -> bool {
+    let threads = format!("/proc/{pid}/task");
+    let Ok(list) = numbers_in(&threads) else {
+        return true;
     };
-    let processes = entries
-        .filter_map(Result::ok)
-        .filter(|entry| {
-            entry
-                .file_name()
-                .to_str()
-                .is_some_and(|name| name.parse::<u32>().is_ok())
+    list.iter().all(|thread| {
+        fs::read_to_string(format!("{threads}/{thread}/stat")).map_or(true, |text| {
+            flags(&text).is_some_and(|flags| flags & EXITING != 0)
         })
-        .count();
-    u32::try_from(processes.saturating_sub(1)).unwrap_or(u32::MAX)
+    })
+}
+
+/// The flags in the text of a `stat` file; the name before them may hold anything.
+fn flags(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(6)?.parse().ok()
+}
+
+fn numbers_in(directory: &str) -> io::Result<Vec<libc::pid_t>> {
+    let entries = fs::read_dir(directory)?;
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    Ok(names.filter_map(|name| name.parse().ok()).collect())
+}
+
+fn count(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_flags_are_found_behind_any_name() {
+        let stat = |name: &str| format!("7 ({name}) S 1 7 7 0 -1 4194308 83 0 0 0");
+        for name in ["python3", "a b", ") S 1 2 3", ""] {
+            assert_eq!(flags(&stat(name)), Some(4_194_308), "{name}");
+        }
+        assert_eq!(flags("7 (x"), None);
+        assert_eq!(flags("7 (x) S 1"), None);
+    }
+
+    #[test]
+    fn a_living_process_is_not_exiting_and_one_that_is_gone_is() {
+        let own = libc::pid_t::try_from(std::process::id()).unwrap();
+        assert!(!is_exiting(own));
+        assert!(is_exiting(libc::pid_t::MAX));
+    }
 }

@@ -267,9 +267,12 @@ impl Sandbox {
         *children(self.child.id()).first().unwrap()
     }
 
-    /// Process ids of the supervisor's children, seen from outside.
+    /// Process ids of the supervisor's children, seen from outside, without those that the kernel
+    /// is taking apart: they run nothing any more.
     pub(crate) fn programs(&self) -> Vec<u32> {
-        children(self.supervisor())
+        let mut children = children(self.supervisor());
+        children.retain(|&pid| !is_exiting(pid));
+        children
     }
 
     /// Peak resident memory of the supervisor, seen from outside.
@@ -282,6 +285,15 @@ impl Sandbox {
             .unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
     }
+}
+
+/// Whether the flags in proc(5) have `PF_EXITING`.
+fn is_exiting(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| {
+        let (_, fields) = stat.rsplit_once(')').unwrap();
+        let flags: u64 = fields.split_whitespace().nth(6).unwrap().parse().unwrap();
+        flags & 0x4 != 0
+    })
 }
 
 fn children(pid: u32) -> Vec<u32> {

@@ -6,8 +6,9 @@ use fumehood_protocol::{FromSupervisor, ToSupervisor};
 use crate::harness::{Sandbox, start};
 
 /// Modules of the standard library that load many others.
-pub(crate) const MODULES: [&str; 24] = [
+pub(crate) const MODULES: [&str; 25] = [
     "json",
+    "ctypes",
     "decimal",
     "sqlite3",
     "multiprocessing",

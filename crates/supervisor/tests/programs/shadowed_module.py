@@ -9,4 +9,4 @@ import signal
 
 print(sorted(os.environ.items()), open("/proc/self/environ", "rb").read().rstrip(b"\0"), os.listdir("/proc/self/fd"))
 print(signal.getsignal(signal.SIGPIPE), open("/proc/self/comm").read())
-print([line for line in open("/proc/self/status").read().splitlines() if line.startswith("Sig")])
+print([line for line in open("/proc/self/status").read().splitlines() if line.startswith("Sig") and "SigQ" not in line])
