@@ -126,13 +126,18 @@ def end_silence(copies):
         os.close(copy)
 
 
-def import_all(names):
+def import_all(names, warm_up):
     variables = dict(os.environ)
-    for name in names:
+
+    def attempt(name, what):
         try:
-            __import__(name)
+            what()
         except BaseException as error:
             say("problem {}: {}".format(name, type(error).__name__))
+
+    for name in names:
+        attempt(name, lambda: __import__(name))
+    attempt("warm_up", lambda: exec(warm_up, {"__name__": "warm_up"}))
     # A program's environment is a fixed list; some libraries add to it.
     for name in set(os.environ) - set(variables):
         del os.environ[name]
@@ -388,6 +393,7 @@ def wait_for_the_program():
     """All of the above, in its order; gives the error of the image's own sitecustomize."""
     os.set_inheritable(LINK, False)
     say("here")
+    warm_up = read(os.path.join(os.environ["PYTHONPATH"], "warm_up.py"))
     environment = forget_the_way_here()
     error = import_the_images_own()
     before = top_level_names()
@@ -396,7 +402,7 @@ def wait_for_the_program():
     copies = silence()
     if names:
         keep = spare_the_teardown()
-        import_all(names)
+        import_all(names, warm_up)
         keep()
     preloaded = top_level_names() - before
     say("ready")

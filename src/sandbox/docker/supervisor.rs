@@ -31,6 +31,9 @@ pub const SUPERVISOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/supervis
 /// What makes an interpreter import libraries and wait for its program.
 const PRELOAD: &[u8] = include_bytes!("../../../images/preload/sitecustomize.py");
 
+/// What it does with the libraries before it waits.
+const WARM_UP: &[u8] = include_bytes!("../../../images/preload/warm_up.py");
+
 /// A file of the volume.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct VolumeFile {
@@ -49,6 +52,7 @@ fn files() -> Vec<VolumeFile> {
     };
     vec![
         file("preload/sitecustomize.py", 0o444, PRELOAD),
+        file("preload/warm_up.py", 0o444, WARM_UP),
         file(FILE_NAME, 0o555, SUPERVISOR),
     ]
 }
@@ -56,7 +60,7 @@ fn files() -> Vec<VolumeFile> {
 const FILE_NAME: &str = "supervisor";
 
 /// An archive of the volume and its framing is not longer than this.
-const MAX_ARCHIVE_BYTES: usize = SUPERVISOR.len() + PRELOAD.len() + (64 << 10);
+const MAX_ARCHIVE_BYTES: usize = SUPERVISOR.len() + PRELOAD.len() + WARM_UP.len() + (64 << 10);
 
 /// The volume's name, which follows from its content.
 #[must_use]

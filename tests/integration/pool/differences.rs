@@ -37,6 +37,27 @@ fn shown(result: &Value) -> String {
     })
 }
 
+/// What the libraries show after they have been used before the program: warnings come as if for
+/// the first time, settings are their own, and no thread was left.
+const LIBRARIES: &str = r#"
+import io, os, warnings
+import numpy as np, pandas as pd, sklearn
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
+from sklearn.tree import DecisionTreeClassifier
+features, target = np.arange(40.0).reshape(20, 2) % 7 * 1000, np.arange(20) % 2
+print(LogisticRegression(max_iter=1).fit(features, target).coef_)
+print(f1_score([0, 0, 1], [0, 0, 0], average="macro"))
+print(DecisionTreeClassifier(random_state=3).fit(features, target).predict(features))
+frame = pd.read_csv(io.StringIO("a,b\n1,x\n2,y\n"))
+frame[frame.a > 1]["a"] = 3
+print(frame, frame.describe(), pd.get_option("display.max_rows"), np.geterr(), np.get_printoptions())
+print(sklearn.get_config(), [str(each) for each in warnings.filters])
+print([line for line in open("/proc/self/status") if line.startswith("Threads")], os.listdir("/tmp"))
+np.random.seed(7)
+print(np.random.rand(3), np.random.default_rng(7).random(3))
+"#;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn programs_show_the_same_cold_and_preloaded() {
     let settings = Settings {
@@ -45,8 +66,12 @@ async fn programs_show_the_same_cold_and_preloaded() {
     };
     let daemon = Daemon::start_with(settings).await;
     let programs = repository().join("crates/supervisor/tests/programs");
-    for name in PROGRAMS {
-        let code = std::fs::read_to_string(programs.join(name).with_extension("py")).unwrap();
+    let read = |name: &str| std::fs::read_to_string(programs.join(name).with_extension("py"));
+    let programs = PROGRAMS.map(|name| (name, read(name).unwrap()));
+    for (name, code) in [("libraries", LIBRARIES.to_owned())]
+        .into_iter()
+        .chain(programs)
+    {
         let plain = json!({"code": code, "options": {"preload": false}});
         let plain = daemon.result(plain).await;
         assert_ne!(start(&plain), "preloaded");
