@@ -73,8 +73,8 @@ fn only_the_interface_knows_axum() {
 }
 
 #[test]
-fn only_the_stores_know_sqlx() {
-    assert_only_in("sqlx::", &["runs/store"]);
+fn only_the_stores_know_rusqlite() {
+    assert_only_in("rusqlite::", &["runs/store"]);
 }
 
 #[test]

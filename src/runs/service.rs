@@ -28,7 +28,7 @@ use self::inner::{Inner, Timing};
 use super::events::{EventLog, RunEvent, Subscription};
 use super::record::{Episode, Judgement, RecordedEpisode, RunOutcome, RunRecord};
 use super::request::RunRequest;
-use super::store::{IdempotencyKey, RunFilter, Store, StoreError};
+use super::store::{Fault, IdempotencyKey, RunFilter, Store, StoreError};
 use crate::execution::Artifact;
 use crate::ids::{ClientKey, ExecutionId, RunId};
 
@@ -387,7 +387,7 @@ async fn owned<T>(
 ) -> Result<T, StoreError> {
     task.await.map_err(|error| {
         tracing::error!(%error, operation, "A task of the service died");
-        let source = Arc::new(sqlx::Error::WorkerCrashed);
+        let source = Arc::new(Fault::Died);
         StoreError::Failed { operation, source }
     })
 }

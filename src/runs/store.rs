@@ -4,6 +4,8 @@
 //! state is written once. Decides nothing about runs: which state follows which is
 //! [`RunState::after`](super::state::RunState::after).
 
+mod fault;
+
 pub mod sqlite;
 
 use std::sync::Arc;
@@ -11,6 +13,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use jiff::Timestamp;
 
+pub use self::fault::Fault;
 use super::record::{Episode, Judgement, RecordedEpisode, RunRecord};
 use super::request::RunRequest;
 use super::state::{Event, Refused};
@@ -98,7 +101,7 @@ pub enum StoreError {
         path: String,
         /// Why.
         #[source]
-        source: sqlx::Error,
+        source: Fault,
     },
     /// Another daemon uses it.
     #[error(
@@ -128,7 +131,7 @@ pub enum StoreError {
         operation: &'static str,
         /// Why; shared by all operations that failed with one transaction.
         #[source]
-        source: Arc<sqlx::Error>,
+        source: Arc<Fault>,
     },
     /// A record cannot be read back.
     #[error("a record of the store cannot be read")]

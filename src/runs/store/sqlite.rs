@@ -1,13 +1,17 @@
 //! The embedded store: one SQLite file, write-ahead log, every commit flushed to disk.
 //!
-//! One connection writes, and belongs to the `writer`; a few read. Owns the file and its lock;
-//! nothing else opens them.
+//! One connection writes, and belongs to the `writer`; a few read, and belong to the `readers`. Owns
+//! the file and its lock; nothing else opens them.
 
 pub mod lock;
 
 mod open;
 
 mod writer;
+
+mod readers;
+
+mod access;
 
 mod batch;
 
@@ -27,14 +31,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx::sqlite::SqlitePool;
+use rusqlite::types::Value;
+use rusqlite::{params, params_from_iter};
+use tokio::task::spawn_blocking;
 
+use self::access::Access;
 use self::batch::Surroundings;
 use self::changes::{AbandonExecution, AddEpisode, Apply, Insert, PlanExecution};
-use self::rows::{column, from_json, json, record, run_id};
+use self::readers::Readers;
+use self::rows::{json, json_column, record};
 use self::writer::Writer;
 use super::{
-    Alongside, IdempotencyKey, Inserted, NewRun, OpenExecution, RunFilter, Store, StoreError,
+    Alongside, Fault, IdempotencyKey, Inserted, NewRun, OpenExecution, RunFilter, Store, StoreError,
 };
 use crate::ids::{ClientKey, ExecutionId, RunId};
 use crate::runs::record::{Episode, Judgement, RunRecord};
@@ -47,8 +55,7 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct SqliteStore {
     writer: Writer,
-    readers: SqlitePool,
-    surroundings: Arc<Surroundings>,
+    readers: Readers,
 }
 
 impl SqliteStore {
@@ -61,23 +68,18 @@ impl SqliteStore {
     /// another program's, [`StoreError::TooNew`] if a newer version wrote it: in these cases the
     /// file is left as it was. [`StoreError::Open`] for everything else.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
-        let opened = open::open(path).await?;
+        let cannot = |fault: Fault| open::cannot_open(path, fault);
+        let given = path.to_owned();
+        let opening = spawn_blocking(move || open::open(&given));
+        let opened = opening.await.map_err(|_panicked| cannot(Fault::Died))??;
         let surroundings = Arc::new(Surroundings::new(opened.directory));
-        let writer = Writer::start(
-            opened.writer,
-            opened.unfinished,
-            Arc::clone(&surroundings),
-            opened.lock,
-        );
+        let readers = Readers::new(&opened.path, opened.reader, Arc::clone(&surroundings));
+        let readers = readers.map_err(cannot)?;
+        let writer = Writer::start(opened.writer, opened.unfinished, surroundings, opened.lock);
         Ok(Self {
-            writer,
-            readers: opened.readers,
-            surroundings,
+            writer: writer.map_err(cannot)?,
+            readers,
         })
-    }
-
-    fn failed(&self, operation: &'static str, source: sqlx::Error) -> StoreError {
-        self.surroundings.flushes.failed(operation, source)
     }
 
     async fn with_status(
@@ -85,12 +87,10 @@ impl SqliteStore {
         operation: &'static str,
         status: &'static str,
     ) -> Result<Vec<RunRecord>, StoreError> {
-        let rows = sqlx::query(&statements::runs_with_status())
-            .bind(status)
-            .fetch_all(&self.readers)
-            .await
-            .map_err(|source| self.failed(operation, source))?;
-        rows.iter().map(record).collect()
+        let reading = move |access: Access<'_>| {
+            access.all(&statements::runs_with_status(), params![status], record)
+        };
+        self.readers.read(operation, reading).await
     }
 }
 
@@ -105,54 +105,49 @@ impl Store for SqliteStore {
         client: &ClientKey,
         key: &IdempotencyKey,
     ) -> Result<Option<RunId>, StoreError> {
-        let known: Option<(String, String)> = sqlx::query_as(statements::KEY)
-            .bind(&client.0)
-            .bind(&key.key)
-            .fetch_optional(&self.readers)
+        let (client, key) = (client.0.clone(), key.clone());
+        let reading =
+            move |access: Access<'_>| {
+                let known = access.first(statements::KEY, params![client, key.key], rows::key)?;
+                Ok(known
+                    .and_then(|(fingerprint, run)| (fingerprint == key.fingerprint).then_some(run)))
+            };
+        self.readers
+            .read("look up a repeated request", reading)
             .await
-            .map_err(|source| self.failed("look up a repeated request", source))?;
-        let known = known.filter(|(fingerprint, _)| *fingerprint == key.fingerprint);
-        known.map(|(_, run)| run_id(&run)).transpose()
     }
 
     async fn get(&self, id: RunId) -> Result<Option<RunRecord>, StoreError> {
-        let row = sqlx::query(&statements::run())
-            .bind(id.to_string())
-            .fetch_optional(&self.readers)
-            .await
-            .map_err(|source| self.failed("read a run", source))?;
-        row.as_ref().map(record).transpose()
+        let reading = move |access: Access<'_>| {
+            access.first(&statements::run(), params![id.to_string()], record)
+        };
+        self.readers.read("read a run", reading).await
     }
 
     async fn get_complete(&self, id: RunId) -> Result<Option<RunRecord>, StoreError> {
-        let row = sqlx::query(&statements::complete_run())
-            .bind(id.to_string())
-            .fetch_optional(&self.readers)
-            .await
-            .map_err(|source| self.failed("read a run", source))?;
-        let Some(row) = row else { return Ok(None) };
-        let request: String = column(&row, "request")?;
-        Ok(Some(RunRecord {
-            request: from_json(&request)?,
-            ..record(&row)?
-        }))
+        let reading = move |access: Access<'_>| {
+            let by = params![id.to_string()];
+            access.first(&statements::complete_run(), by, |row| {
+                Ok(RunRecord {
+                    request: json_column(row, "request")?,
+                    ..record(row)?
+                })
+            })
+        };
+        self.readers.read("read a run", reading).await
     }
 
     async fn list(&self, filter: &RunFilter) -> Result<Vec<RunRecord>, StoreError> {
-        let statement = statements::page(filter.status.is_some(), filter.before.is_some());
-        let mut query = sqlx::query(&statement);
-        if let Some(status) = &filter.status {
-            query = query.bind(status);
-        }
-        if let Some(before) = filter.before {
-            query = query.bind(before);
-        }
-        let rows = query
-            .bind(filter.limit)
-            .fetch_all(&self.readers)
-            .await
-            .map_err(|source| self.failed("list runs", source))?;
-        rows.iter().map(record).collect()
+        let filter = filter.clone();
+        let reading = move |access: Access<'_>| {
+            let statement = statements::page(filter.status.is_some(), filter.before.is_some());
+            let status = filter.status.map(Value::from);
+            let numbers =
+                [filter.before, Some(i64::from(filter.limit))].map(|n| n.map(Value::from));
+            let given = [status].into_iter().chain(numbers).flatten();
+            access.all(&statement, params_from_iter(given), record)
+        };
+        self.readers.read("list runs", reading).await
     }
 
     async fn queued(&self) -> Result<Vec<RunRecord>, StoreError> {
@@ -181,38 +176,33 @@ impl Store for SqliteStore {
     }
 
     async fn episodes(&self, id: RunId) -> Result<Vec<Episode>, StoreError> {
-        let texts: Vec<String> = sqlx::query_scalar(statements::EPISODES)
-            .bind(id.to_string())
-            .fetch_all(&self.readers)
-            .await
-            .map_err(|source| self.failed("read episodes", source))?;
-        texts.iter().map(|text| from_json(text)).collect()
+        let reading = move |access: Access<'_>| {
+            access.all(statements::EPISODES, params![id.to_string()], rows::episode)
+        };
+        self.readers.read("read episodes", reading).await
     }
 
     async fn last_episode(&self, id: RunId) -> Result<Option<Episode>, StoreError> {
-        let text: Option<String> = sqlx::query_scalar(statements::LAST_EPISODE)
-            .bind(id.to_string())
-            .fetch_optional(&self.readers)
-            .await
-            .map_err(|source| self.failed("read the last episode", source))?;
-        text.as_deref().map(from_json).transpose()
+        let reading = move |access: Access<'_>| {
+            let by = params![id.to_string()];
+            access.first(statements::LAST_EPISODE, by, rows::episode)
+        };
+        self.readers.read("read the last episode", reading).await
     }
 
     async fn judgements(&self, ids: &[RunId]) -> Result<Vec<Judgement>, StoreError> {
-        let rows = sqlx::query(statements::JUDGEMENTS)
-            .bind(json(&ids)?)
-            .fetch_all(&self.readers)
-            .await
-            .map_err(|source| self.failed("read judgements", source))?;
-        rows.iter().map(rows::judgement).collect()
+        let ids = json(&ids)?;
+        let reading = move |access: Access<'_>| {
+            access.all(statements::JUDGEMENTS, params![ids], rows::judgement)
+        };
+        self.readers.read("read judgements", reading).await
     }
 
     async fn open_executions(&self) -> Result<Vec<OpenExecution>, StoreError> {
-        let rows = sqlx::query(statements::OPEN_EXECUTIONS)
-            .fetch_all(&self.readers)
-            .await
-            .map_err(|source| self.failed("list open executions", source))?;
-        rows.iter().map(rows::open_execution).collect()
+        let reading = |access: Access<'_>| {
+            access.all(statements::OPEN_EXECUTIONS, params![], rows::open_execution)
+        };
+        self.readers.read("list open executions", reading).await
     }
 
     async fn abandon_execution(&self, id: &ExecutionId) -> Result<(), StoreError> {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::*;
 use crate::runs::state::{Event, Refused};
 use crate::runs::store::sqlite::SqliteStore;
-use crate::runs::store::{Alongside, Inserted, NewRun, OpenExecution};
+use crate::runs::store::{Alongside, Fault, Inserted, NewRun, OpenExecution};
 
 /// A store whose writes of starts or ends fail while they are told to.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl Store for Failing {
         if fails {
             return Err(StoreError::Failed {
                 operation: "do as the test wishes",
-                source: Arc::new(sqlx::Error::WorkerCrashed),
+                source: Arc::new(Fault::Died),
             });
         }
         self.inner.apply(id, event, alongside).await

@@ -1,12 +1,14 @@
 //! What an operation is given to work with: the connection in the midst of a transaction, and what
 //! all operations of that transaction have in common.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sqlx::sqlite::SqliteConnection;
+use rusqlite::Connection;
 
+use super::access::Access;
 use super::failure::Flushes;
 use crate::runs::store::StoreError;
 
@@ -38,7 +40,7 @@ impl Surroundings {
 
 /// A transaction under way.
 pub(super) struct Batch<'c> {
-    pub(super) connection: &'c mut SqliteConnection,
+    pub(super) connection: &'c Connection,
     surroundings: &'c Arc<Surroundings>,
     /// Runs waiting or going on. Counted along, because counting them anew for each one that is
     /// accepted would take the longer the more of them wait. The writer takes it back with an
@@ -50,7 +52,7 @@ pub(super) struct Batch<'c> {
 
 impl<'c> Batch<'c> {
     pub(super) fn new(
-        connection: &'c mut SqliteConnection,
+        connection: &'c Connection,
         surroundings: &'c Arc<Surroundings>,
         unfinished: i64,
     ) -> Self {
@@ -62,9 +64,9 @@ impl<'c> Batch<'c> {
         }
     }
 
-    /// What a failed statement means for `operation`.
-    pub(super) fn failed(&self, operation: &'static str, source: sqlx::Error) -> StoreError {
-        self.surroundings.flushes.failed(operation, source)
+    /// The connection, for `operation`.
+    pub(super) fn access(&self, operation: &'static str) -> Access<'c> {
+        Access::new(self.connection, &self.surroundings.flushes, operation)
     }
 
     /// Refuses if the disk is nearly full.
@@ -73,7 +75,8 @@ impl<'c> Batch<'c> {
             Some(free) => free,
             None => {
                 let space = rustix::fs::statvfs(&self.surroundings.directory).map_err(|errno| {
-                    self.failed("measure the free space", sqlx::Error::Io(errno.into()))
+                    let measuring = self.access("measure the free space");
+                    measuring.failed(io::Error::from(errno))
                 })?;
                 *self
                     .free

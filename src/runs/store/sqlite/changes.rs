@@ -2,17 +2,19 @@
 //!
 //! Texts are made before an operation waits for its turn, so that the writer only writes.
 
-use async_trait::async_trait;
-use sqlx::sqlite::SqliteRow;
+use rusqlite::params;
 
+use super::access::Access;
 use super::batch::Batch;
-use super::rows::{self, StateColumns, column, json, record, run_id};
+use super::rows::{self, StateColumns, column, json, record};
 use super::statements;
 use super::writer::Operation;
 use crate::ids::{ExecutionId, RunId};
 use crate::runs::record::{Episode, RunRecord};
 use crate::runs::state::{Event, Refused};
-use crate::runs::store::{Alongside, IdempotencyKey, Inserted, NewRun, OpenExecution, StoreError};
+use crate::runs::store::{
+    Alongside, Fault, IdempotencyKey, Inserted, NewRun, OpenExecution, StoreError,
+};
 
 /// Keeps a new run.
 pub(super) struct Insert {
@@ -39,22 +41,17 @@ impl Insert {
     }
 }
 
-#[async_trait]
 impl Operation for Insert {
     const NAME: &'static str = "accept a run";
     type Answer = Inserted;
 
-    async fn execute(self, batch: &mut Batch<'_>) -> Result<Inserted, StoreError> {
+    fn execute(self, batch: &mut Batch<'_>) -> Result<Inserted, StoreError> {
+        let access = batch.access(Self::NAME);
         if let Some(idempotency) = &self.idempotency {
-            let known: Option<(String, String)> = sqlx::query_as(statements::KEY)
-                .bind(&self.client)
-                .bind(&idempotency.key)
-                .fetch_optional(&mut *batch.connection)
-                .await
-                .map_err(|source| batch.failed(Self::NAME, source))?;
-            match known {
+            let by = params![self.client, idempotency.key];
+            match access.first(statements::KEY, by, rows::key)? {
                 Some((fingerprint, first)) if fingerprint == idempotency.fingerprint => {
-                    return Ok(Inserted::Repeated(run_id(&first)?));
+                    return Ok(Inserted::Repeated(first));
                 }
                 Some(_) => return Ok(Inserted::KeyReused),
                 None => {}
@@ -64,25 +61,13 @@ impl Operation for Insert {
             return Ok(Inserted::QueueFull);
         }
         batch.require_space()?;
-        let inserted = sqlx::query(statements::INSERT_RUN)
-            .bind(&self.id)
-            .bind(&self.client)
-            .bind(self.outline)
-            .bind(self.accepted_at)
-            .bind(self.request)
-            .execute(&mut *batch.connection)
-            .await
-            .map_err(|source| batch.failed(Self::NAME, source))?;
-        let sequence = inserted.last_insert_rowid();
-        if let Some(idempotency) = self.idempotency {
-            sqlx::query(statements::INSERT_KEY)
-                .bind(self.client)
-                .bind(idempotency.key)
-                .bind(idempotency.fingerprint)
-                .bind(self.id)
-                .execute(&mut *batch.connection)
-                .await
-                .map_err(|source| batch.failed(Self::NAME, source))?;
+        let run = params![self.id, self.client, self.outline, self.accepted_at];
+        access.execute(statements::INSERT_RUN, run)?;
+        let sequence = access.last_inserted();
+        access.execute(statements::INSERT_REQUEST, params![sequence, self.request])?;
+        if let Some(IdempotencyKey { key, fingerprint }) = &self.idempotency {
+            let key = params![self.client, key, fingerprint, self.id];
+            access.execute(statements::INSERT_KEY, key)?;
         }
         batch.unfinished += 1;
         Ok(Inserted::New { sequence })
@@ -121,43 +106,38 @@ impl Apply {
     }
 }
 
-#[async_trait]
 impl Operation for Apply {
     const NAME: &'static str = "change the state of a run";
     type Answer = Option<Result<RunRecord, Refused>>;
 
-    async fn execute(self, batch: &mut Batch<'_>) -> Result<Self::Answer, StoreError> {
-        let row: Option<SqliteRow> = sqlx::query(&statements::run())
-            .bind(self.id.to_string())
-            .fetch_optional(&mut *batch.connection)
-            .await
-            .map_err(|source| batch.failed(Self::NAME, source))?;
-        let Some(row) = row else { return Ok(None) };
-        let before = record(&row)?;
+    fn execute(self, batch: &mut Batch<'_>) -> Result<Self::Answer, StoreError> {
+        let access = batch.access(Self::NAME);
+        let by = params![self.id.to_string()];
+        let Some(before) = access.first(&statements::run(), by, record)? else {
+            return Ok(None);
+        };
         let state = match before.state.after(self.event) {
             Ok(state) => state,
             Err(refused) => return Ok(Some(Err(refused))),
         };
         let columns = StateColumns::of(&state)?;
-        let changed = sqlx::query(statements::UPDATE_STATE)
-            .bind(columns.status)
-            .bind(columns.cancel_requested)
-            .bind(columns.started_at)
-            .bind(columns.ended_at)
-            .bind(columns.outcome)
-            .bind(before.sequence)
-            .bind(before.state.status())
-            .execute(&mut *batch.connection)
-            .await
-            .map_err(|source| batch.failed(Self::NAME, source))?;
-        if changed.rows_affected() != 1 {
-            return Err(batch.failed(Self::NAME, sqlx::Error::RowNotFound));
+        let change = params![
+            columns.status,
+            columns.cancel_requested,
+            columns.started_at,
+            columns.ended_at,
+            columns.outcome,
+            before.sequence,
+            before.state.status(),
+        ];
+        if access.execute(statements::UPDATE_STATE, change)? != 1 {
+            return Err(access.failed(Fault::Gone));
         }
         if let Some(execution) = &self.execution {
-            insert_execution(batch, Self::NAME, execution).await?;
+            insert_execution(access, execution)?;
         }
-        if let Some(episode) = self.episode {
-            episode.insert(batch).await?;
+        if let Some(episode) = &self.episode {
+            episode.insert(batch)?;
         }
         if state.outcome().is_some() {
             batch.unfinished -= 1;
@@ -169,14 +149,14 @@ impl Operation for Apply {
 /// Writes down that an execution is about to be created.
 pub(super) struct PlanExecution(pub(super) OpenExecution);
 
-#[async_trait]
 impl Operation for PlanExecution {
     const NAME: &'static str = "plan an execution";
     type Answer = ();
 
-    async fn execute(self, batch: &mut Batch<'_>) -> Result<(), StoreError> {
-        require_running(batch, Self::NAME, self.0.run_id).await?;
-        insert_execution(batch, Self::NAME, &self.0).await
+    fn execute(self, batch: &mut Batch<'_>) -> Result<(), StoreError> {
+        let access = batch.access(Self::NAME);
+        require_running(access, self.0.run_id)?;
+        insert_execution(access, &self.0)
     }
 }
 
@@ -200,74 +180,53 @@ impl AddEpisode {
         })
     }
 
-    async fn insert(self, batch: &mut Batch<'_>) -> Result<(), StoreError> {
-        sqlx::query(statements::INSERT_EPISODE)
-            .bind(self.run.to_string())
-            .bind(self.iteration)
-            .bind(self.text)
-            .bind(self.code)
-            .bind(self.execution.as_str())
-            .execute(&mut *batch.connection)
-            .await
+    fn insert(&self, batch: &Batch<'_>) -> Result<(), StoreError> {
+        let access = batch.access(Self::NAME);
+        let run = self.run.to_string();
+        let episode = params![run, self.iteration, self.text, self.code];
+        access.execute(statements::INSERT_EPISODE, episode)?;
+        let execution = params![self.execution.as_str()];
+        access
+            .execute(statements::RECORD_EXECUTION, execution)
             .map(drop)
-            .map_err(|source| batch.failed(Self::NAME, source))
     }
 }
 
-#[async_trait]
 impl Operation for AddEpisode {
     const NAME: &'static str = "record an episode";
     type Answer = ();
 
-    async fn execute(self, batch: &mut Batch<'_>) -> Result<(), StoreError> {
-        require_running(batch, Self::NAME, self.run).await?;
-        self.insert(batch).await
+    fn execute(self, batch: &mut Batch<'_>) -> Result<(), StoreError> {
+        require_running(batch.access(Self::NAME), self.run)?;
+        self.insert(batch)
     }
 }
 
 /// Closes an open execution that will never be recorded.
 pub(super) struct AbandonExecution(pub(super) ExecutionId);
 
-#[async_trait]
 impl Operation for AbandonExecution {
     const NAME: &'static str = "abandon an execution";
     type Answer = ();
 
-    async fn execute(self, batch: &mut Batch<'_>) -> Result<(), StoreError> {
-        sqlx::query(statements::ABANDON_EXECUTION)
-            .bind(self.0.as_str())
-            .execute(&mut *batch.connection)
-            .await
+    fn execute(self, batch: &mut Batch<'_>) -> Result<(), StoreError> {
+        batch
+            .access(Self::NAME)
+            .execute(statements::ABANDON_EXECUTION, params![self.0.as_str()])
             .map(drop)
-            .map_err(|source| batch.failed(Self::NAME, source))
     }
 }
 
-async fn insert_execution(
-    batch: &mut Batch<'_>,
-    operation: &'static str,
-    execution: &OpenExecution,
-) -> Result<(), StoreError> {
-    sqlx::query(statements::INSERT_EXECUTION)
-        .bind(execution.id.as_str())
-        .bind(execution.run_id.to_string())
-        .execute(&mut *batch.connection)
-        .await
-        .map(drop)
-        .map_err(|source| batch.failed(operation, source))
+fn insert_execution(access: Access<'_>, execution: &OpenExecution) -> Result<(), StoreError> {
+    let row = params![execution.id.as_str(), execution.run_id.to_string()];
+    access.execute(statements::INSERT_EXECUTION, row).map(drop)
 }
 
-async fn require_running(
-    batch: &mut Batch<'_>,
-    operation: &'static str,
-    run: RunId,
-) -> Result<(), StoreError> {
-    let row: Option<SqliteRow> = sqlx::query(statements::STATUS)
-        .bind(run.to_string())
-        .fetch_optional(&mut *batch.connection)
-        .await
-        .map_err(|source| batch.failed(operation, source))?;
-    let status: Option<String> = row.as_ref().map(|row| column(row, "status")).transpose()?;
+fn require_running(access: Access<'_>, run: RunId) -> Result<(), StoreError> {
+    let by = params![run.to_string()];
+    let status = access.first(statements::STATUS, by, |row| {
+        column::<String>(row, "status")
+    })?;
     match status.as_deref() {
         Some("RUNNING") => Ok(()),
         Some(_) | None => Err(StoreError::NotRunning(run)),

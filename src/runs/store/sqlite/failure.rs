@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::runs::store::StoreError;
+use crate::runs::store::{Fault, StoreError};
 
 /// Whether flushes to disk can be relied on.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ impl Flushes {
     pub(super) fn failed(
         &self,
         operation: &'static str,
-        source: impl Into<Arc<sqlx::Error>>,
+        source: impl Into<Arc<Fault>>,
     ) -> StoreError {
         let source = source.into();
         // SQLITE_IOERR_FSYNC and SQLITE_IOERR_DIR_FSYNC: after a failed flush the kernel may have
@@ -47,15 +47,18 @@ impl Flushes {
 }
 
 /// SQLite's extended result code.
-fn code(error: &sqlx::Error) -> Option<i64> {
-    error.as_database_error()?.code()?.parse().ok()
+fn code(fault: &Fault) -> Option<i32> {
+    match fault {
+        Fault::Database(error) => error.sqlite_extended_error_code(),
+        Fault::File(_) | Fault::Gone | Fault::Closed | Fault::Slow(_) | Fault::Died => None,
+    }
 }
 
 /// What SQLite says where it says that the file is damaged (`SQLITE_CORRUPT`) or none of its own
 /// (`SQLITE_NOTADB`).
-pub(super) fn damage(error: &sqlx::Error) -> Option<String> {
-    match code(error)? & 0xff {
-        11 | 26 => Some(error.as_database_error()?.message().to_owned()),
+pub(super) fn damage(fault: &Fault) -> Option<String> {
+    match (code(fault)? & 0xff, fault) {
+        (11 | 26, Fault::Database(error)) => Some(error.to_string()),
         _ => None,
     }
 }

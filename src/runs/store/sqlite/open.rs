@@ -8,15 +8,11 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions,
-    SqliteSynchronous,
-};
-use sqlx::{ConnectOptions as _, Connection as _};
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::lock::{FileLock, no_follow};
 use super::statements;
-use crate::runs::store::StoreError;
+use crate::runs::store::{Fault, StoreError};
 
 /// Marks the file as this program's, in SQLite's `application_id`: "fume".
 const APPLICATION_ID: i64 = 0x6675_6d65;
@@ -32,77 +28,88 @@ const MIGRATIONS: [&str; 2] = [
 /// operator's own tool can hold one.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Pages of the log after which they are copied into the database, as SQLite has it in
-/// `wal_autocheckpoint`: many commits change the same pages, and each is copied once.
-const CHECKPOINT_PAGES: &str = "4000";
+/// Pages of the log after which they are copied into the database: many commits change the same
+/// pages, and each is copied once.
+const CHECKPOINT_PAGES: i64 = 4000;
+
+/// Bytes of the log's file that are kept when it starts anew.
+const LOG_SIZE: i64 = 64 << 20;
 
 /// What the writer keeps in memory, as SQLite has it in `cache_size` (negative: KiB): more than the
 /// index of the ids of a million runs, because each new id goes to another page of it.
-const WRITER_CACHE: &str = "-65536";
+const WRITER_CACHE: i64 = -65536;
 
-/// Connections that read. Each has a thread.
-const READERS: u32 = 4;
+/// Statements that a connection keeps prepared: more than there are.
+const STATEMENTS: usize = 64;
 
 /// An open database.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) directory: PathBuf,
+    /// Without symbolic links.
+    pub(super) path: PathBuf,
     pub(super) lock: FileLock,
-    pub(super) writer: SqliteConnection,
+    pub(super) writer: Connection,
     /// Runs waiting or going on.
     pub(super) unfinished: i64,
-    pub(super) readers: SqlitePool,
+    /// The first of those that read.
+    pub(super) reader: Connection,
 }
 
-pub(super) async fn open(path: &Path) -> Result<Opened, StoreError> {
+/// Opens the database. Blocks, for as long as it takes to read all of it.
+pub(super) fn open(path: &Path) -> Result<Opened, StoreError> {
     let (directory, path) = prepare_directory(path)?;
     let lock = FileLock::take(&lock_path(&path))?;
     let is_new = prepare_file(&directory, &path)?;
     if !is_new {
-        check(&path).await?;
+        check(&path)?;
     }
 
-    let options = SqliteConnectOptions::new()
-        .filename(&path)
-        .journal_mode(SqliteJournalMode::Wal)
-        .synchronous(SqliteSynchronous::Full)
-        .foreign_keys(true)
-        .busy_timeout(BUSY_TIMEOUT)
-        .pragma("journal_size_limit", "67108864")
-        .pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
-        .disable_statement_logging();
     let failed = |source| refused(&path, source);
-    let mut writer = options
-        .clone()
-        .pragma("cache_size", WRITER_CACHE)
-        .connect()
-        .await
-        .map_err(failed)?;
-    migrate(&mut writer).await.map_err(failed)?;
-    let unfinished = number(&mut writer, statements::COUNT_UNFINISHED)
-        .await
-        .map_err(failed)?;
+    let mut writer = writer(&path).map_err(failed)?;
+    migrate(&mut writer).map_err(failed)?;
+    let unfinished = number(&writer, statements::COUNT_UNFINISHED).map_err(failed)?;
     sync_directory(&directory).map_err(|error| cannot_open(&directory, error))?;
-    let readers = readers()
-        .connect_with(options.read_only(true))
-        .await
-        .map_err(failed)?;
+    let reader = reader(&path).map_err(failed)?;
     Ok(Opened {
         directory,
+        path,
         lock,
         writer,
         unfinished,
-        readers,
+        reader,
     })
 }
 
-/// A pool whose connections live as long as it does.
-fn readers() -> SqlitePoolOptions {
-    SqlitePoolOptions::new()
-        .max_connections(READERS)
-        .idle_timeout(None)
-        .max_lifetime(None)
-        .test_before_acquire(false)
+/// A connection that writes.
+fn writer(path: &Path) -> Result<Connection, rusqlite::Error> {
+    let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    let settings: [(&str, &dyn rusqlite::ToSql); 6] = [
+        ("journal_mode", &"WAL"),
+        ("synchronous", &"FULL"),
+        ("foreign_keys", &true),
+        ("journal_size_limit", &LOG_SIZE),
+        ("wal_autocheckpoint", &CHECKPOINT_PAGES),
+        ("cache_size", &WRITER_CACHE),
+    ];
+    for (name, value) in settings {
+        connection.pragma_update(None, name, value)?;
+    }
+    Ok(connection)
+}
+
+/// A connection that cannot write.
+pub(super) fn reader(path: &Path) -> Result<Connection, rusqlite::Error> {
+    connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
+}
+
+/// Without a mutex in SQLite: a connection is used by one thread at a time.
+fn connect(path: &Path, mode: OpenFlags) -> Result<Connection, rusqlite::Error> {
+    let flags = mode | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    Ok(connection)
 }
 
 /// Makes the directory if it is missing; gives it and the database's path without symbolic links,
@@ -168,71 +175,60 @@ fn lock_path(path: &Path) -> PathBuf {
 }
 
 /// Looks at a file that was there before, through a connection that cannot write.
-async fn check(path: &Path) -> Result<(), StoreError> {
+fn check(path: &Path) -> Result<(), StoreError> {
     let failed = |source| refused(path, source);
-    let mut connection = SqliteConnectOptions::new()
-        .filename(path)
-        .read_only(true)
-        .busy_timeout(BUSY_TIMEOUT)
-        .disable_statement_logging()
-        .connect()
-        .await
-        .map_err(failed)?;
-    let verdict = examine(&mut connection).await;
-    let closed = connection.close().await;
+    let connection = reader(path).map_err(failed)?;
+    let verdict = examine(&connection);
+    let closed = connection.close();
     verdict.map_err(failed)??;
-    closed.map_err(failed)
+    closed.map_err(|(_, source)| failed(source))
 }
 
-async fn examine(connection: &mut SqliteConnection) -> Result<Result<(), StoreError>, sqlx::Error> {
-    let application: i64 = number(connection, "PRAGMA application_id").await?;
+fn examine(connection: &Connection) -> Result<Result<(), StoreError>, rusqlite::Error> {
+    let application = number(connection, "PRAGMA application_id")?;
     if application != APPLICATION_ID {
-        let tables = number(connection, "SELECT count(*) FROM sqlite_schema").await?;
+        let tables = number(connection, "SELECT count(*) FROM sqlite_schema")?;
         if tables > 0 || application != 0 {
             let why = "it is a database of another program".to_owned();
             return Ok(Err(StoreError::Corrupt(why)));
         }
     }
-    let found = number(connection, "PRAGMA user_version").await?;
+    let found = number(connection, "PRAGMA user_version")?;
     let known = known_version();
     if found > known {
         return Ok(Err(StoreError::TooNew { found, known }));
     }
-    let (word,): (String,) = sqlx::query_as("PRAGMA quick_check(1)")
-        .fetch_one(connection)
-        .await?;
+    let quick_check = "PRAGMA quick_check(1)";
+    let word: String = connection.query_row(quick_check, [], |row| row.get(0))?;
     Ok(match word.as_str() {
         "ok" => Ok(()),
         _ => Err(StoreError::Corrupt(word)),
     })
 }
 
-async fn number(
-    connection: &mut SqliteConnection,
-    query: &'static str,
-) -> Result<i64, sqlx::Error> {
-    sqlx::query_scalar(query).fetch_one(connection).await
+fn number(connection: &Connection, query: &'static str) -> Result<i64, rusqlite::Error> {
+    connection.query_row(query, [], |row| row.get(0))
 }
 
-async fn migrate(writer: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-    let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await?;
-    let version = number(&mut transaction, "PRAGMA user_version").await?;
+fn migrate(writer: &mut Connection) -> Result<(), rusqlite::Error> {
+    let transaction = writer.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let version = number(&transaction, "PRAGMA user_version")?;
     let taken = usize::try_from(version).unwrap_or(0);
     if taken < MIGRATIONS.len() {
         for step in &MIGRATIONS[taken..] {
-            sqlx::raw_sql(step).execute(&mut *transaction).await?;
+            transaction.execute_batch(step)?;
         }
         let known = known_version();
         let marks =
             format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {known}");
-        sqlx::raw_sql(&marks).execute(&mut *transaction).await?;
+        transaction.execute_batch(&marks)?;
         tracing::info!(
             from = version,
             to = known,
             "The schema of the store was brought up to date"
         );
     }
-    transaction.commit().await
+    transaction.commit()
 }
 
 fn known_version() -> i64 {
@@ -240,7 +236,8 @@ fn known_version() -> i64 {
 }
 
 /// What a failure while opening means.
-fn refused(path: &Path, source: sqlx::Error) -> StoreError {
+fn refused(path: &Path, source: rusqlite::Error) -> StoreError {
+    let source = Fault::Database(source);
     match super::failure::damage(&source) {
         Some(message) => StoreError::Corrupt(message),
         None => StoreError::Open {
@@ -250,9 +247,9 @@ fn refused(path: &Path, source: sqlx::Error) -> StoreError {
     }
 }
 
-pub(super) fn cannot_open(path: &Path, error: io::Error) -> StoreError {
+pub(super) fn cannot_open(path: &Path, source: impl Into<Fault>) -> StoreError {
     StoreError::Open {
         path: path.display().to_string(),
-        source: sqlx::Error::Io(error),
+        source: source.into(),
     }
 }

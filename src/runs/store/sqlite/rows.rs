@@ -1,13 +1,13 @@
 //! Rows to records and back. A row that makes no sense is an error, never a guess.
 
 use jiff::Timestamp;
+use rusqlite::Row;
+use rusqlite::types::FromSql;
 use serde::de::Error as _;
 use serde_json::Error;
-use sqlx::Row as _;
-use sqlx::sqlite::SqliteRow;
 
 use crate::ids::{ClientKey, ExecutionId, RunId};
-use crate::runs::record::{Judgement, RunOutcome, RunRecord};
+use crate::runs::record::{Episode, Judgement, RunOutcome, RunRecord};
 use crate::runs::request::RunRequest;
 use crate::runs::state::RunState;
 use crate::runs::store::{OpenExecution, StoreError};
@@ -98,20 +98,19 @@ pub(super) fn outline(request: &RunRequest) -> RunRequest {
 }
 
 /// Reads a row with [`COLUMNS`].
-pub(super) fn record(row: &SqliteRow) -> Result<RunRecord, StoreError> {
+pub(super) fn record(row: &Row<'_>) -> Result<RunRecord, StoreError> {
     let id: String = column(row, "id")?;
-    let outline: String = column(row, "outline")?;
     Ok(RunRecord {
         id: run_id(&id)?,
         sequence: column(row, "sequence")?,
         client: ClientKey(column(row, "client")?),
-        request: from_json(&outline)?,
+        request: json_column(row, "outline")?,
         state: state(row)?,
         accepted_at: timestamp(column(row, "accepted_at")?)?,
     })
 }
 
-fn state(row: &SqliteRow) -> Result<RunState, StoreError> {
+fn state(row: &Row<'_>) -> Result<RunState, StoreError> {
     let status: String = column(row, "status")?;
     let started_at: Option<i64> = column(row, "started_at")?;
     let started_at = started_at.map(timestamp).transpose()?;
@@ -122,8 +121,7 @@ fn state(row: &SqliteRow) -> Result<RunState, StoreError> {
             cancel_requested: column(row, "cancel_requested")?,
         },
         _ => {
-            let outcome: String = column(row, "outcome")?;
-            let outcome: Box<RunOutcome> = from_json(&outcome)?;
+            let outcome: Box<RunOutcome> = json_column(row, "outcome")?;
             let state = RunState::Ended {
                 started_at,
                 ended_at: timestamp(column(row, "ended_at")?)?,
@@ -138,7 +136,7 @@ fn state(row: &SqliteRow) -> Result<RunState, StoreError> {
 }
 
 /// Reads a row with the columns `id` and `run_id`.
-pub(super) fn open_execution(row: &SqliteRow) -> Result<OpenExecution, StoreError> {
+pub(super) fn open_execution(row: &Row<'_>) -> Result<OpenExecution, StoreError> {
     let id: String = column(row, "id")?;
     let run: String = column(row, "run_id")?;
     Ok(OpenExecution {
@@ -147,8 +145,19 @@ pub(super) fn open_execution(row: &SqliteRow) -> Result<OpenExecution, StoreErro
     })
 }
 
+/// Reads a row of [`KEY`](super::statements::KEY): the fingerprint and the run.
+pub(super) fn key(row: &Row<'_>) -> Result<(String, RunId), StoreError> {
+    let run: String = column(row, "run_id")?;
+    Ok((column(row, "fingerprint")?, run_id(&run)?))
+}
+
+/// Reads a row with the column `episode`.
+pub(super) fn episode(row: &Row<'_>) -> Result<Episode, StoreError> {
+    json_column(row, "episode")
+}
+
 /// Reads a row of [`JUDGEMENTS`](super::statements::JUDGEMENTS).
-pub(super) fn judgement(row: &SqliteRow) -> Result<Judgement, StoreError> {
+pub(super) fn judgement(row: &Row<'_>) -> Result<Judgement, StoreError> {
     let run: String = column(row, "run_id")?;
     Ok(Judgement {
         run_id: run_id(&run)?,
@@ -158,12 +167,22 @@ pub(super) fn judgement(row: &SqliteRow) -> Result<Judgement, StoreError> {
     })
 }
 
-pub(super) fn column<'r, T>(row: &'r SqliteRow, name: &'static str) -> Result<T, StoreError>
-where
-    T: sqlx::Decode<'r, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>,
-{
-    row.try_get(name)
+pub(super) fn column<T: FromSql>(row: &Row<'_>, name: &'static str) -> Result<T, StoreError> {
+    row.get(name)
         .map_err(|error| StoreError::Unreadable(Error::custom(error)))
+}
+
+/// A column of JSON, read where it lies: it can be megabytes.
+pub(super) fn json_column<T>(row: &Row<'_>, name: &'static str) -> Result<T, StoreError>
+where
+    T: serde::de::DeserializeOwned,
+{
+    let unreadable = |error| StoreError::Unreadable(Error::custom(error));
+    let value = row.get_ref(name).map_err(unreadable)?;
+    let text = value
+        .as_str()
+        .map_err(|error| StoreError::Unreadable(Error::custom(error)))?;
+    serde_json::from_str(text).map_err(StoreError::Unreadable)
 }
 
 pub(super) fn run_id(text: &str) -> Result<RunId, StoreError> {
@@ -177,10 +196,6 @@ fn timestamp(microseconds: i64) -> Result<Timestamp, StoreError> {
 
 pub(super) fn json<T: serde::Serialize>(value: &T) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(StoreError::Unreadable)
-}
-
-pub(super) fn from_json<'a, T: serde::Deserialize<'a>>(text: &'a str) -> Result<T, StoreError> {
-    serde_json::from_str(text).map_err(StoreError::Unreadable)
 }
 
 fn senseless(why: &'static str) -> StoreError {

@@ -1,18 +1,16 @@
 //! Every statement on a path that runs take, so that one test can ask SQLite for the plan of each.
-//!
-//! Where two statements stand in one text they are sent together: each way to the connection's
-//! thread and back costs more than most statements.
 
 use super::rows::COLUMNS;
 
 pub(super) const KEY: &str =
     "SELECT fingerprint, run_id FROM idempotency_keys WHERE client = ? AND key = ?";
 
-/// Both get the same number, so that this is the one that SQLite gives back. It is not asked for by
-/// RETURNING, which makes SQLite plan for a look through all referring tables.
+/// Its number is not asked for by RETURNING, which makes SQLite plan for a look through all referring
+/// tables.
 pub(super) const INSERT_RUN: &str = "INSERT INTO runs (id, client, outline, status, accepted_at) \
-     VALUES (?, ?, ?, 'QUEUED', ?); \
-     INSERT INTO requests (sequence, request) VALUES (last_insert_rowid(), ?)";
+     VALUES (?, ?, ?, 'QUEUED', ?)";
+
+pub(super) const INSERT_REQUEST: &str = "INSERT INTO requests (sequence, request) VALUES (?, ?)";
 
 pub(super) const INSERT_KEY: &str =
     "INSERT INTO idempotency_keys (client, key, fingerprint, run_id) VALUES (?, ?, ?, ?)";
@@ -25,8 +23,11 @@ pub(super) const STATUS: &str = "SELECT status FROM runs WHERE id = ?";
 pub(super) const INSERT_EXECUTION: &str =
     "INSERT INTO executions (id, run_id, state) VALUES (?, ?, 'OPEN')";
 
-pub(super) const INSERT_EPISODE: &str = "INSERT INTO episodes (run_id, iteration, episode, code) VALUES (?, ?, ?, ?); \
-     UPDATE executions SET state = 'RECORDED' WHERE id = ? AND state = 'OPEN'";
+pub(super) const INSERT_EPISODE: &str =
+    "INSERT INTO episodes (run_id, iteration, episode, code) VALUES (?, ?, ?, ?)";
+
+pub(super) const RECORD_EXECUTION: &str =
+    "UPDATE executions SET state = 'RECORDED' WHERE id = ? AND state = 'OPEN'";
 
 pub(super) const ABANDON_EXECUTION: &str =
     "UPDATE executions SET state = 'ABANDONED' WHERE id = ? AND state = 'OPEN'";
@@ -73,19 +74,24 @@ pub(super) fn page(with_status: bool, with_end: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::runs::service::testing::Place;
+    use rusqlite::params_from_iter;
+    use rusqlite::types::Null;
 
     use super::*;
+    use crate::runs::service::testing::Place;
+    use crate::runs::store::sqlite::rows;
 
     fn all() -> Vec<String> {
         let fixed = [
             KEY,
             INSERT_RUN,
+            INSERT_REQUEST,
             INSERT_KEY,
             UPDATE_STATE,
             STATUS,
             INSERT_EXECUTION,
             INSERT_EPISODE,
+            RECORD_EXECUTION,
             ABANDON_EXECUTION,
             OPEN_EXECUTIONS,
             EPISODES,
@@ -101,7 +107,6 @@ mod tests {
             .iter()
             .map(|text| (*text).to_owned())
             .chain(made)
-            .flat_map(|text| text.split(';').map(str::to_owned).collect::<Vec<_>>())
             .collect()
     }
 
@@ -110,12 +115,14 @@ mod tests {
         let place = Place::new();
         let store = place.open().await;
         for statement in all() {
-            let plan: Vec<(i64, i64, i64, String)> =
-                sqlx::query_as(&format!("EXPLAIN QUERY PLAN {statement}"))
-                    .fetch_all(&store.readers)
-                    .await
-                    .unwrap();
-            for (.., step) in plan {
+            let explained = format!("EXPLAIN QUERY PLAN {statement}");
+            let plan = store.readers.read("explain", move |access| {
+                let unknown = vec![Null; explained.matches('?').count()];
+                access.all(&explained, params_from_iter(unknown), |row| {
+                    rows::column::<String>(row, "detail")
+                })
+            });
+            for step in plan.await.unwrap() {
                 // The first page of the list goes along the rows from the last one and stops at
                 // its limit; the open executions are all that their index has.
                 let sound = step.starts_with("SEARCH")

@@ -2,6 +2,8 @@
 
 mod batches;
 
+mod faults;
+
 mod migrations;
 
 mod testing;
@@ -9,8 +11,7 @@ mod testing;
 use std::os::unix::fs::PermissionsExt as _;
 
 use futures_util::future::join_all;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
-use sqlx::{ConnectOptions as _, Connection as _};
+use rusqlite::{Connection, OpenFlags};
 
 use super::*;
 use crate::runs::record::Ending;
@@ -34,11 +35,8 @@ async fn pragma(store: &SqliteStore, name: &'static str) -> String {
     store.writer.run(testing::Pragma(name)).await.unwrap()
 }
 
-async fn second_connection(place: &Place, read_only: bool) -> SqliteConnection {
-    let options = SqliteConnectOptions::new()
-        .filename(place.file())
-        .read_only(read_only);
-    options.connect().await.unwrap()
+fn second_connection(place: &Place, mode: OpenFlags) -> Connection {
+    Connection::open_with_flags(place.file(), mode).unwrap()
 }
 
 #[tokio::test]
@@ -80,11 +78,13 @@ async fn what_was_answered_is_on_disk_for_everybody() {
     let place = Place::new();
     let store = place.open().await;
     let id = place.insert(&store, "a").await;
-    let mut other = second_connection(&place, true).await;
-    let status: String = sqlx::query_scalar("SELECT status FROM runs WHERE id = ?")
-        .bind(id.to_string())
-        .fetch_one(&mut other)
-        .await
+    let other = second_connection(&place, OpenFlags::SQLITE_OPEN_READ_ONLY);
+    let status: String = other
+        .query_row(
+            "SELECT status FROM runs WHERE id = ?",
+            [id.to_string()],
+            |row| row.get(0),
+        )
         .unwrap();
     assert_eq!(status, "QUEUED");
     assert_eq!(pragma(&store, "journal_mode").await, "wal");
@@ -151,12 +151,9 @@ async fn a_damaged_or_foreign_file_is_refused_and_left_as_it_was() {
 async fn files_of_other_programs_and_newer_versions_are_refused() {
     let place = Place::new();
     place.open().await.close().await;
-    let mut other = second_connection(&place, false).await;
-    sqlx::raw_sql("PRAGMA user_version = 99")
-        .execute(&mut other)
-        .await
-        .unwrap();
-    other.close().await.unwrap();
+    let other = second_connection(&place, OpenFlags::SQLITE_OPEN_READ_WRITE);
+    other.execute_batch("PRAGMA user_version = 99").unwrap();
+    other.close().unwrap();
     let newer = SqliteStore::open(&place.file()).await;
     assert!(matches!(
         newer,
@@ -167,16 +164,8 @@ async fn files_of_other_programs_and_newer_versions_are_refused() {
     ));
 
     let foreign = place.directory.path().join("foreign.db");
-    let mut connection = SqliteConnectOptions::new()
-        .filename(&foreign)
-        .create_if_missing(true)
-        .connect()
-        .await
-        .unwrap();
-    sqlx::raw_sql("CREATE TABLE runs (id)")
-        .execute(&mut connection)
-        .await
-        .unwrap();
+    let connection = Connection::open(&foreign).unwrap();
+    connection.execute_batch("CREATE TABLE runs (id)").unwrap();
     let refused = SqliteStore::open(&foreign).await;
     assert!(matches!(refused, Err(StoreError::Corrupt(_))));
 }
@@ -221,7 +210,7 @@ async fn nothing_new_is_accepted_on_a_disk_that_is_nearly_full() {
     let place = Place::new();
     let store = place.open().await;
     let running = place.insert(&store, "a").await;
-    store.surroundings.set_space_floor(u64::MAX);
+    store.writer.surroundings.set_space_floor(u64::MAX);
     let refused = store.insert(&new_run("a"), 9).await;
     assert!(matches!(refused, Err(StoreError::LowSpace { .. })));
     start(&store, running).await;
@@ -234,7 +223,7 @@ async fn nothing_new_is_accepted_on_a_disk_that_is_nearly_full() {
 async fn after_a_failed_flush_nothing_more_is_written() {
     let place = Place::new();
     let store = place.open().await;
-    store.surroundings.flushes.give_up();
+    store.writer.surroundings.flushes.give_up();
     let refused = store.insert(&new_run("a"), 9).await;
     assert!(matches!(refused, Err(StoreError::Unflushed)));
 }

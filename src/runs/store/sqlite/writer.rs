@@ -1,4 +1,4 @@
-//! The one writer: a task that owns the writing connection and makes one transaction of all the
+//! The one writer: a thread that owns the writing connection and makes one transaction of all the
 //! operations that wait for it.
 //!
 //! A flush to disk takes as long for one operation as for many. While one is under way the next
@@ -6,22 +6,24 @@
 //! more. Each operation is carried out in a savepoint, so that one that is refused or fails takes
 //! nothing of the others with it. All are answered after the one commit, or all fail with it. Knows
 //! nothing of runs: what is written is the operations' affair.
+//!
+//! It is a thread and not a task because SQLite blocks: so an operation is one way there and one
+//! back, however many statements it has.
 
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use sqlx::Connection as _;
-use sqlx::sqlite::SqliteConnection;
+use rusqlite::Connection;
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use super::batch::{Batch, Surroundings};
 use super::failure::Flushes;
 use super::lock::FileLock;
-use crate::runs::store::StoreError;
+use crate::runs::store::{Fault, StoreError};
 
 /// Operations in one transaction. As many may wait for the next one.
 const BATCH: usize = 128;
@@ -30,8 +32,11 @@ const BATCH: usize = 128;
 /// what is before it.
 const PLACE_LIMIT: Duration = Duration::from_secs(30);
 
+/// How long an operation that has its place waits for its answer: several times what a slow disk
+/// needs for two full transactions.
+const ANSWER_LIMIT: Duration = Duration::from_secs(300);
+
 /// Something to be written, and what it gives back once it is on disk.
-#[async_trait]
 pub(super) trait Operation: Send + 'static {
     /// What it does, for messages.
     const NAME: &'static str;
@@ -39,49 +44,64 @@ pub(super) trait Operation: Send + 'static {
     type Answer: Send + 'static;
 
     /// Does it. After an error nothing of it is left in the database.
-    async fn execute(self, batch: &mut Batch<'_>) -> Result<Self::Answer, StoreError>;
+    fn execute(self, batch: &mut Batch<'_>) -> Result<Self::Answer, StoreError>;
 }
 
 /// The way to the writer.
 #[derive(Debug)]
 pub(super) struct Writer {
     jobs: mpsc::Sender<Box<dyn Job>>,
-    surroundings: Arc<Surroundings>,
+    pub(super) surroundings: Arc<Surroundings>,
     closing: CancellationToken,
-    /// Has one task.
-    tasks: TaskTracker,
+    /// The thread is gone, and with it the connection and the lock.
+    gone: CancellationToken,
 }
 
 impl Writer {
     /// Starts the writer. It lets go of `lock` after it has closed the connection.
+    ///
+    /// # Errors
+    ///
+    /// The system has no thread left.
     pub(super) fn start(
-        connection: SqliteConnection,
+        connection: Connection,
         unfinished: i64,
         surroundings: Arc<Surroundings>,
         lock: FileLock,
-    ) -> Self {
+    ) -> Result<Self, Fault> {
         let (sender, jobs) = mpsc::channel(BATCH);
-        let closing = CancellationToken::new();
+        let (closing, gone) = (CancellationToken::new(), CancellationToken::new());
         let writing = Writing {
             connection,
             unfinished,
             surroundings: Arc::clone(&surroundings),
         };
-        let tasks = TaskTracker::new();
-        tasks.spawn(work(writing, jobs, closing.clone(), lock));
-        tasks.close();
-        Self {
+        let inbox = Inbox {
+            jobs,
+            closing: closing.clone(),
+            runtime: Handle::current(),
+        };
+        let end = gone.clone().drop_guard();
+        thread::Builder::new()
+            .name("store-writer".to_owned())
+            .spawn(move || {
+                // Dropped after everything else, in a panic too.
+                let _end = end;
+                work(writing, inbox, lock);
+            })?;
+        Ok(Self {
             jobs: sender,
             surroundings,
             closing,
-            tasks,
-        }
+            gone,
+        })
     }
 
     /// Has an operation carried out, and returns after it is on disk. If this future is dropped
     /// the operation is carried out whole or not at all.
     pub(super) async fn run<O: Operation>(&self, operation: O) -> Result<O::Answer, StoreError> {
-        let failed = |source| self.surroundings.flushes.failed(O::NAME, source);
+        let flushes = &self.surroundings.flushes;
+        let failed = |fault| flushes.failed(O::NAME, fault);
         let (to, answer) = oneshot::channel();
         let job = Box::new(Pending {
             state: State::Waiting(operation),
@@ -89,29 +109,47 @@ impl Writer {
         });
         match timeout(PLACE_LIMIT, self.jobs.send(job)).await {
             Ok(Ok(())) => {}
-            Ok(Err(_closed)) => return Err(failed(sqlx::Error::PoolClosed)),
-            Err(_elapsed) => return Err(failed(sqlx::Error::PoolTimedOut)),
+            Ok(Err(_closed)) if self.closing.is_cancelled() => return Err(failed(Fault::Closed)),
+            Ok(Err(_closed)) => return Err(failed(Fault::Died)),
+            Err(_elapsed) => return Err(failed(Fault::Slow(PLACE_LIMIT.as_secs()))),
         }
-        let lost = |_gone| Err(failed(sqlx::Error::WorkerCrashed));
-        answer.await.unwrap_or_else(lost)
+        match timeout(ANSWER_LIMIT, self.answered(answer)).await {
+            Ok(Some(answer)) => answer,
+            Ok(None) => Err(failed(Fault::Died)),
+            Err(_elapsed) => {
+                // It may still get to the disk. So that nothing is built on its failure meanwhile,
+                // this is the end of writing, as after a failed flush.
+                flushes.give_up();
+                Err(failed(Fault::Slow(ANSWER_LIMIT.as_secs())))
+            }
+        }
+    }
+
+    /// The answer, or `None` if there will be none because the thread is gone.
+    async fn answered<T>(&self, mut answer: oneshot::Receiver<T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            answer = &mut answer => answer.ok(),
+            // What was put into the channel in the very moment it was given up lies there for ever.
+            () = self.gone.cancelled() => answer.try_recv().ok(),
+        }
     }
 
     /// Has what waits carried out and the connection closed, and returns after that. Nothing is
     /// taken on any more, even if this future is dropped.
     pub(super) async fn close(&self) {
         self.closing.cancel();
-        self.tasks.wait().await;
+        self.gone.cancelled().await;
     }
 }
 
 /// An operation on its way, whatever its answer.
-#[async_trait]
 trait Job: Send {
     /// Whether somebody still waits for it.
     fn wanted(&self) -> bool;
 
     /// Carries it out; tells whether it stays in the transaction.
-    async fn execute(&mut self, batch: &mut Batch<'_>) -> bool;
+    fn execute(&mut self, batch: &mut Batch<'_>) -> bool;
 
     /// The transaction is on disk.
     fn answer(self: Box<Self>);
@@ -125,12 +163,12 @@ enum Failure {
     /// After a failed flush nothing is written.
     Unflushed,
     /// The database said no.
-    Database(Arc<sqlx::Error>),
+    Database(Arc<Fault>),
 }
 
-impl From<sqlx::Error> for Failure {
-    fn from(source: sqlx::Error) -> Self {
-        Self::Database(Arc::new(source))
+impl From<rusqlite::Error> for Failure {
+    fn from(source: rusqlite::Error) -> Self {
+        Self::Database(Arc::new(Fault::Database(source)))
     }
 }
 
@@ -146,15 +184,14 @@ enum State<O: Operation> {
     Done(Result<O::Answer, StoreError>),
 }
 
-#[async_trait]
 impl<O: Operation> Job for Pending<O> {
     fn wanted(&self) -> bool {
         !self.to.is_closed()
     }
 
-    async fn execute(&mut self, batch: &mut Batch<'_>) -> bool {
+    fn execute(&mut self, batch: &mut Batch<'_>) -> bool {
         if let State::Waiting(operation) = std::mem::replace(&mut self.state, State::Under) {
-            self.state = State::Done(operation.execute(batch).await);
+            self.state = State::Done(operation.execute(batch));
         }
         matches!(self.state, State::Done(Ok(_)))
     }
@@ -184,39 +221,46 @@ impl<O: Operation> Job for Pending<O> {
 
 /// What the writer works with.
 struct Writing {
-    connection: SqliteConnection,
+    connection: Connection,
     /// Runs waiting or going on, as the last commit left them.
     unfinished: i64,
     surroundings: Arc<Surroundings>,
 }
 
-async fn work(
-    mut writing: Writing,
-    mut jobs: mpsc::Receiver<Box<dyn Job>>,
+/// Where the operations come from.
+struct Inbox {
+    jobs: mpsc::Receiver<Box<dyn Job>>,
     closing: CancellationToken,
-    lock: FileLock,
-) {
-    let mut batch = Vec::new();
-    loop {
-        let taken = closing
-            .run_until_cancelled(jobs.recv_many(&mut batch, BATCH))
-            .await;
-        let taken = match taken {
-            Some(taken) => taken,
-            // What is in the channel is carried out; nothing gets in any more.
-            None => {
-                jobs.close();
-                jobs.recv_many(&mut batch, BATCH).await
+    runtime: Handle,
+}
+
+impl Inbox {
+    /// Waits for operations and takes all that are there, but not more than are good for a
+    /// transaction. None: there will be no more.
+    fn take(&mut self, batch: &mut Vec<Box<dyn Job>>) -> usize {
+        self.runtime.block_on(async {
+            let taking = self.jobs.recv_many(batch, BATCH);
+            match self.closing.run_until_cancelled(taking).await {
+                Some(taken) => taken,
+                // What is in the channel is carried out; nothing gets in any more.
+                None => {
+                    self.jobs.close();
+                    self.jobs.recv_many(batch, BATCH).await
+                }
             }
-        };
-        if taken == 0 {
-            break;
-        }
-        writing.write(&mut batch).await;
+        })
+    }
+}
+
+fn work(mut writing: Writing, mut inbox: Inbox, lock: FileLock) {
+    let mut batch = Vec::new();
+    while inbox.take(&mut batch) > 0 {
+        writing.write(&mut batch);
     }
     // Leaves one file with everything in it. If it fails, the log is read at the next start.
-    let emptied = send(&mut writing.connection, "PRAGMA wal_checkpoint(TRUNCATE)").await;
-    let closed = writing.connection.close().await;
+    let connection = writing.connection;
+    let emptied = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+    let closed = connection.close().map_err(|(_, error)| error);
     if let Err(error) = emptied.and(closed) {
         tracing::warn!(
             error = &error as &dyn std::error::Error,
@@ -228,19 +272,19 @@ async fn work(
 
 impl Writing {
     /// Carries out `jobs` in one transaction and answers them.
-    async fn write(&mut self, jobs: &mut Vec<Box<dyn Job>>) {
+    fn write(&mut self, jobs: &mut Vec<Box<dyn Job>>) {
         jobs.retain(|job| job.wanted());
         if jobs.is_empty() {
             return;
         }
-        let failure = self.transact(jobs).await.err();
+        let failure = self.transact(jobs).err();
         if let Some(Failure::Database(source)) = &failure {
             tracing::error!(
                 error = source as &dyn std::error::Error,
                 operations = jobs.len(),
                 "A transaction failed"
             );
-            roll_back(&mut self.connection).await;
+            roll_back(&self.connection);
         }
         for job in jobs.drain(..) {
             match &failure {
@@ -250,44 +294,45 @@ impl Writing {
         }
     }
 
-    /// Transactions are begun and ended by statements, not by sqlx: its count of open ones would
-    /// be wrong for ever after SQLite has rolled one back by itself, as it may on a full disk.
-    async fn transact(&mut self, jobs: &mut [Box<dyn Job>]) -> Result<(), Failure> {
+    /// Transactions are begun and ended by statements, not by a value of rusqlite: SQLite may have
+    /// rolled one back by itself, as it does on a full disk.
+    fn transact(&mut self, jobs: &mut [Box<dyn Job>]) -> Result<(), Failure> {
         let flushes = &self.surroundings.flushes;
         flushes.require().map_err(|_| Failure::Unflushed)?;
         let alone = jobs.len() == 1;
         let last = jobs.len() - 1;
-        let mut batch = Batch::new(&mut self.connection, &self.surroundings, self.unfinished);
-        send(batch.connection, "BEGIN IMMEDIATE").await?;
+        let connection = &self.connection;
+        let mut batch = Batch::new(connection, &self.surroundings, self.unfinished);
+        send(connection, "BEGIN IMMEDIATE")?;
         if !alone {
-            send(batch.connection, "SAVEPOINT operation").await?;
+            send(connection, "SAVEPOINT operation")?;
         }
         for (index, job) in jobs.iter_mut().enumerate() {
             let before = batch.unfinished;
-            if job.execute(&mut batch).await {
+            if job.execute(&mut batch) {
                 if index < last {
-                    let next = "RELEASE operation; SAVEPOINT operation";
-                    send(batch.connection, next).await?;
+                    send(connection, "RELEASE operation")?;
+                    send(connection, "SAVEPOINT operation")?;
                 }
                 continue;
             }
             batch.unfinished = before;
             if alone {
-                roll_back(batch.connection).await;
+                roll_back(connection);
                 return Ok(());
             }
             // The savepoint stays and is the next one's. Where SQLite has rolled back everything by
             // itself there is none, and everything fails.
-            send(batch.connection, "ROLLBACK TO operation").await?;
+            send(connection, "ROLLBACK TO operation")?;
         }
-        send(batch.connection, "COMMIT").await?;
+        send(connection, "COMMIT")?;
         self.unfinished = batch.unfinished;
         Ok(())
     }
 }
 
-async fn roll_back(connection: &mut SqliteConnection) {
-    if let Err(error) = send(connection, "ROLLBACK").await {
+fn roll_back(connection: &Connection) {
+    if let Err(error) = send(connection, "ROLLBACK") {
         // As it should be where SQLite has rolled back by itself.
         tracing::debug!(
             error = &error as &dyn std::error::Error,
@@ -296,10 +341,8 @@ async fn roll_back(connection: &mut SqliteConnection) {
     }
 }
 
-/// Sends statements that are prepared once and kept.
-async fn send(
-    connection: &mut SqliteConnection,
-    statements: &'static str,
-) -> Result<(), sqlx::Error> {
-    sqlx::query(statements).execute(connection).await.map(drop)
+/// Sends a statement that is prepared once and kept.
+fn send(connection: &Connection, statement: &'static str) -> Result<(), rusqlite::Error> {
+    let mut prepared = connection.prepare_cached(statement)?;
+    prepared.execute([]).map(drop)
 }

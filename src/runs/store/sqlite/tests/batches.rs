@@ -15,10 +15,10 @@ use super::*;
 use crate::runs::record::RecordedEpisode;
 
 /// An answer to come, made comparable.
-type Answer<'s> = Pin<Box<dyn Future<Output = String> + 's>>;
+pub(super) type Answer<'s> = Pin<Box<dyn Future<Output = String> + 's>>;
 
 /// Sends operations in order, so that they are one batch, and gives their answers.
-async fn in_one_batch<'s>(
+pub(super) async fn in_one_batch<'s>(
     store: &'s SqliteStore,
     operations: impl IntoIterator<Item = Answer<'s>>,
 ) -> Vec<String> {
@@ -38,7 +38,7 @@ async fn in_one_batch<'s>(
     join_all(sent).await
 }
 
-fn insert<'s>(store: &'s SqliteStore, run: &'s NewRun, most: u32) -> Answer<'s> {
+pub(super) fn insert<'s>(store: &'s SqliteStore, run: &'s NewRun, most: u32) -> Answer<'s> {
     Box::pin(async move { told(store.insert(run, most).await) })
 }
 
@@ -46,14 +46,14 @@ fn statements<'s>(store: &'s SqliteStore, text: &'static str) -> Answer<'s> {
     Box::pin(async move { told(store.writer.run(Statements(text)).await) })
 }
 
-fn told<T: std::fmt::Debug>(answer: Result<T, StoreError>) -> String {
+pub(super) fn told<T: std::fmt::Debug>(answer: Result<T, StoreError>) -> String {
     match answer {
         Ok(answer) => format!("{answer:?}"),
         Err(error) => error.to_string(),
     }
 }
 
-async fn ids(store: &SqliteStore) -> Vec<RunId> {
+pub(super) async fn ids(store: &SqliteStore) -> Vec<RunId> {
     let waiting = store.queued().await.unwrap();
     waiting.iter().map(|run| run.id).collect()
 }

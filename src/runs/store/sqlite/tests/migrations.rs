@@ -3,15 +3,10 @@
 use super::*;
 
 /// A file as version 1 of the schema has it, with everything that is in the file of `from`.
-async fn version_1(from: &Place) -> Place {
+fn version_1(from: &Place) -> Place {
     let place = Place::new();
     std::fs::create_dir(place.file().parent().unwrap()).unwrap();
-    let mut connection = SqliteConnectOptions::new()
-        .filename(place.file())
-        .create_if_missing(true)
-        .connect()
-        .await
-        .unwrap();
+    let connection = Connection::open(place.file()).unwrap();
     let copy = format!(
         "{}; ATTACH '{}' AS present; \
          INSERT INTO runs SELECT * FROM present.runs; \
@@ -24,8 +19,8 @@ async fn version_1(from: &Place) -> Place {
         include_str!("../schema.sql"),
         from.file().display()
     );
-    sqlx::raw_sql(&copy).execute(&mut connection).await.unwrap();
-    connection.close().await.unwrap();
+    connection.execute_batch(&copy).unwrap();
+    connection.close().unwrap();
     place
 }
 
@@ -53,7 +48,7 @@ async fn a_file_of_version_1_keeps_its_rows() {
     }
     store.close().await;
 
-    let place = version_1(&present).await;
+    let place = version_1(&present);
     for _ in 0..2 {
         let store = place.open().await;
         for (run, record) in expected.iter().zip(&records) {

@@ -1,7 +1,6 @@
 //! Operations that only tests have.
 
-use async_trait::async_trait;
-use sqlx::Row as _;
+use rusqlite::types::ValueRef;
 use tokio::sync::oneshot;
 
 use crate::runs::store::StoreError;
@@ -11,18 +10,23 @@ use crate::runs::store::sqlite::writer::Operation;
 /// Reads a setting of the connection that writes.
 pub(super) struct Pragma(pub(super) &'static str);
 
-#[async_trait]
 impl Operation for Pragma {
     const NAME: &'static str = "read a setting";
     type Answer = String;
 
-    async fn execute(self, batch: &mut Batch<'_>) -> Result<String, StoreError> {
-        let row = sqlx::query(&format!("PRAGMA {}", self.0))
-            .fetch_one(&mut *batch.connection)
-            .await;
-        // SQLite gives numbers as text as well.
-        row.and_then(|row| row.try_get_unchecked(0))
-            .map_err(|source| batch.failed(Self::NAME, source))
+    fn execute(self, batch: &mut Batch<'_>) -> Result<String, StoreError> {
+        let statement = format!("PRAGMA {}", self.0);
+        let access = batch.access(Self::NAME);
+        let value = access.first(&statement, [], |row| {
+            Ok(match row.get_ref(0).unwrap() {
+                ValueRef::Integer(number) => number.to_string(),
+                text @ (ValueRef::Null
+                | ValueRef::Real(_)
+                | ValueRef::Text(_)
+                | ValueRef::Blob(_)) => text.as_str().unwrap().to_owned(),
+            })
+        });
+        Ok(value?.unwrap())
     }
 }
 
@@ -32,14 +36,13 @@ pub(super) struct Hold {
     pub(super) end: oneshot::Receiver<()>,
 }
 
-#[async_trait]
 impl Operation for Hold {
     const NAME: &'static str = "wait";
     type Answer = ();
 
-    async fn execute(self, _batch: &mut Batch<'_>) -> Result<(), StoreError> {
+    fn execute(self, _batch: &mut Batch<'_>) -> Result<(), StoreError> {
         self.begun.send(()).unwrap();
-        self.end.await.unwrap();
+        self.end.blocking_recv().unwrap();
         Ok(())
     }
 }
@@ -47,16 +50,24 @@ impl Operation for Hold {
 /// Executes statements.
 pub(super) struct Statements(pub(super) &'static str);
 
-#[async_trait]
 impl Operation for Statements {
     const NAME: &'static str = "do as the test wishes";
     type Answer = ();
 
-    async fn execute(self, batch: &mut Batch<'_>) -> Result<(), StoreError> {
-        sqlx::query(self.0)
-            .execute(&mut *batch.connection)
-            .await
-            .map(drop)
-            .map_err(|source| batch.failed(Self::NAME, source))
+    fn execute(self, batch: &mut Batch<'_>) -> Result<(), StoreError> {
+        let done = batch.connection.execute_batch(self.0);
+        done.map_err(|source| batch.access(Self::NAME).failed(source))
+    }
+}
+
+/// Fails as nothing may.
+pub(super) struct Panic;
+
+impl Operation for Panic {
+    const NAME: &'static str = "panic";
+    type Answer = ();
+
+    fn execute(self, _batch: &mut Batch<'_>) -> Result<(), StoreError> {
+        panic!("a fault");
     }
 }
