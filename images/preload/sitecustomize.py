@@ -166,8 +166,9 @@ def spare_the_teardown():
         for name, module in imported:
             if modules.get(name) is module:
                 del modules[name]
-        for cache in caches:
-            cache.cache_clear()
+        for cache, misses in caches:
+            if cache.cache_info().misses != misses:
+                cache.cache_clear()
         atexit._clear()
         take_apart()
         # Not in a copy of this process: nobody waits for its memory.
@@ -182,11 +183,14 @@ def spare_the_teardown():
         from functools import _lru_cache_wrapper
 
         imported.extend(item for item in modules.items() if item[0] not in before)
-        # The usual way in which a library comes to refer to what is a program's.
-        caches.extend(thing for thing in gc.get_objects() if type(thing) is _lru_cache_wrapper)
+        # The usual way in which a library comes to refer to what is a program's; what is in them
+        # now is the libraries'.
+        caches.extend(
+            (thing, thing.cache_info().misses)
+            for thing in gc.get_objects() if type(thing) is _lru_cache_wrapper)
         # Nothing leads to this any more, and the collector leaves alone what is frozen: what is in
         # it lives as long as the process.
-        cycle = [imported]
+        cycle = [imported, list(sys.path_importer_cache.values())]
         cycle.append(cycle)
         del cycle
         leave_memory.extend(the_kernels_part())

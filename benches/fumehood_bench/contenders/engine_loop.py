@@ -48,6 +48,8 @@ class EngineLoop(Contender):
             "User": f"{UID}:{UID}",
             "WorkingDir": "/work",
             "Hostname": "sandbox",
+            # As fumehood does: without it the engine prepares a network that has nothing in it.
+            "NetworkDisabled": True,
             "Labels": {name: value},
             "HostConfig": {
                 "NetworkMode": "none",
