@@ -8,7 +8,9 @@ use std::pin::pin;
 use std::time::Duration;
 
 use fumehood_protocol::message::{Exited, OutputLimits, ProgramLimits, Start, Stream, WriteFile};
-use fumehood_protocol::{FromSupervisor, MAX_PAYLOAD_BYTES, ResumeToken, ToSupervisor};
+use fumehood_protocol::{
+    FromSupervisor, MAX_PAYLOAD_BYTES, REAPING_LIMIT, ResumeToken, ToSupervisor,
+};
 use jiff::Timestamp;
 use rand::Rng as _;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
@@ -28,9 +30,9 @@ const START_BOUND: Duration = Duration::from_secs(30);
 /// What the supervisor has after a deadline or a cancellation before the sandbox is destroyed.
 const SUPERVISOR_GRACE: Duration = Duration::from_millis(800);
 
-/// What it has to reap and report after it said that everything was killed. Nothing of the program
+/// What it has to reap, empty the pipes and report after it said that everything was killed. Nothing of the program
 /// runs by then, and from outside it would not go faster: the kernel needs the same work for it.
-const REAPING_GRACE: Duration = Duration::from_secs(8);
+const REAPING_GRACE: Duration = REAPING_LIMIT.saturating_add(Duration::from_secs(3));
 
 /// How long a supervisor keeps a result that nobody fetches.
 const HOLD: Duration = Duration::from_secs(600);

@@ -43,6 +43,8 @@
 //! [`VERSION`] grows when a message changes its meaning. New fields are optional and
 //! new messages are sent only after both sides have shown that they know them.
 
+use std::time::Duration;
+
 pub mod frame;
 pub mod message;
 pub mod preload;
@@ -54,6 +56,9 @@ pub use resume::ResumeToken;
 
 /// The protocol's version, sent in [`message::Ready`].
 pub const VERSION: u16 = 3;
+
+/// How long the supervisor waits for processes that it has killed.
+pub const REAPING_LIMIT: Duration = Duration::from_secs(5);
 
 /// How many bytes of unacknowledged frames the supervisor keeps. It produces no artifact
 /// frames while the window is full.

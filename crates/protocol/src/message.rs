@@ -124,9 +124,10 @@ pub enum FromSupervisor {
     Started(Started),
     /// Output of the program.
     Output(Output),
-    /// Every process has been sent `SIGKILL` at the deadline or on `Cancel`: none runs an
-    /// instruction of its own any more. `Exited` follows when the kernel has taken them apart,
-    /// which a crowd on a small share of a busy host makes last.
+    /// The program has ended, its time is up, or it was cancelled, and every process has been sent
+    /// `SIGKILL`: none runs an instruction of its own any more. `Exited` follows when the kernel has
+    /// taken them apart, within [`crate::REAPING_LIMIT`]; a crowd on a small share of a busy host
+    /// makes that last.
     Killed,
     /// The main process has ended, and every other process is gone or being taken apart by the
     /// kernel: nothing in the sandbox writes or reads any more.

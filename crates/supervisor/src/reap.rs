@@ -7,14 +7,13 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 use std::{fs::File, io};
 
+use fumehood_protocol::REAPING_LIMIT;
+
 use crate::sys;
 use sys::process::{self, WaitStatus, Waited};
 
 /// Orphans reaped in one turn of the loop.
 const PER_TURN: usize = 256;
-
-/// How long processes may take to vanish after they were killed.
-const KILL_BOUND: Duration = Duration::from_secs(5);
 
 /// How often the kill is repeated meanwhile: soon at first, since few processes take long.
 const KILL_AGAIN: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(20)];
@@ -86,12 +85,12 @@ impl Children {
             loop {
                 match process::wait(-1)? {
                     Waited::Ended(pid, status) if pid == main => ended = Some(status),
-                    Waited::Ended(..) if begun.elapsed() < KILL_BOUND => {}
+                    Waited::Ended(..) if begun.elapsed() < REAPING_LIMIT => {}
                     Waited::Ended(..) | Waited::Running => break,
                     Waited::NoChild => return Ok((ended, 0)),
                 }
             }
-            if begun.elapsed() >= KILL_BOUND {
+            if begun.elapsed() >= REAPING_LIMIT {
                 return Ok((ended, others().map_or(1, |others| count(others.len()))));
             }
             if is_over(main, ended.is_some()) {
@@ -127,17 +126,25 @@ fn others() -> Option<Vec<libc::pid_t>> {
     Some(pids.into_iter().filter(|&pid| Some(pid) != own).collect())
 }
 
-/// Whether every thread of a process is being taken apart; one that is gone is.
+/// Whether every thread of a process is being taken apart; one that is gone is. What cannot be
+/// found out is not taken for granted.
 fn is_exiting(pid: libc::pid_t) -> bool {
     let threads = format!("/proc/{pid}/task");
-    let Ok(list) = numbers_in(&threads) else {
-        return true;
+    let list = match numbers_in(&threads) {
+        Ok(list) => list,
+        Err(error) => return is_gone(&error),
     };
-    list.iter().all(|thread| {
-        fs::read_to_string(format!("{threads}/{thread}/stat")).map_or(true, |text| {
-            flags(&text).is_some_and(|flags| flags & EXITING != 0)
-        })
-    })
+    list.iter().all(
+        |thread| match fs::read_to_string(format!("{threads}/{thread}/stat")) {
+            Ok(text) => flags(&text).is_some_and(|flags| flags & EXITING != 0),
+            Err(error) => is_gone(&error),
+        },
+    )
+}
+
+/// What reading about a task says that was reaped before, or meanwhile.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
 }
 
 /// The flags in the text of a `stat` file; the name before them may hold anything.
@@ -168,6 +175,13 @@ mod tests {
         }
         assert_eq!(flags("7 (x"), None);
         assert_eq!(flags("7 (x) S 1"), None);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_gone() {
+        let gone = |number| is_gone(&io::Error::from_raw_os_error(number));
+        assert!(gone(libc::ENOENT) && gone(libc::ESRCH));
+        assert!(!gone(libc::EMFILE) && !gone(libc::EACCES));
     }
 
     #[test]

@@ -25,8 +25,12 @@ const LOOK: Duration = Duration::from_millis(50);
 enum Phase {
     /// The main process lives, as far as we know.
     Running { look_at: Instant },
-    /// Every process was sent the signal; none is reaped yet.
-    Killed { reason: EndedBy, wall: Duration },
+    /// Every process was sent the signal; none of them is reaped yet but perhaps the main one.
+    Killed {
+        ended: Option<WaitStatus>,
+        reason: EndedBy,
+        wall: Duration,
+    },
     /// Every process is gone; what they wrote is still in the pipes.
     Draining(Over),
 }
@@ -154,8 +158,12 @@ impl Run {
     ) -> Result<Option<FromSupervisor>, Fatal> {
         let look_at = match self.phase {
             Phase::Running { look_at } => look_at,
-            Phase::Killed { reason, wall } => {
-                self.finish(children, None, reason, wall)?;
+            Phase::Killed {
+                ended,
+                reason,
+                wall,
+            } => {
+                self.finish(children, ended, reason, wall)?;
                 return self.drain(outbox, now, true);
             }
             Phase::Draining(_) => return self.drain(outbox, now, true),
@@ -179,21 +187,15 @@ impl Run {
         }
         // A last time, while files that only an open descriptor holds still exist.
         self.watch.look(workspace);
-        match (ended, reason) {
-            (None, Some(reason)) => {
-                process::kill_all();
-                let wall = self.started.elapsed();
-                self.phase = Phase::Killed { reason, wall };
-                // Said before the reaping, which may last: the daemon must not take that for a
-                // program that goes on.
-                Ok(Some(FromSupervisor::Killed))
-            }
-            (ended, _) => {
-                let wall = self.started.elapsed();
-                self.finish(children, ended, EndedBy::Program, wall)?;
-                self.drain(outbox, now, true)
-            }
-        }
+        process::kill_all();
+        self.phase = Phase::Killed {
+            ended,
+            reason: reason.unwrap_or(EndedBy::Program),
+            wall: self.started.elapsed(),
+        };
+        // Said before the reaping, which may last: the daemon must not take that for a program that
+        // goes on, whatever ended it.
+        Ok(Some(FromSupervisor::Killed))
     }
 
     /// Ends everything. Every process is killed and reaped, so that the usage is complete and the

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use fumehood_protocol::encode;
-use fumehood_protocol::message::Output;
+use fumehood_protocol::message::{EndedBy, Ending, Output, StreamTotals, Usage};
 use futures_util::{StreamExt as _, stream};
 use tokio::io::DuplexStream;
 use tokio_util::task::TaskTracker;
@@ -126,28 +126,59 @@ async fn a_cancellation_just_before_the_deadline_does_not_put_it_off() {
     }
 }
 
-/// A supervisor that says these things without delay, then nothing.
-fn supervisor_that_says(messages: &[FromSupervisor]) -> Session {
-    let frames: Vec<_> = (1..)
-        .zip(messages)
-        .map(|(sequence, message)| Ok(Bytes::from(encode(sequence, message).unwrap())))
-        .collect();
+/// A supervisor that says these things, each so long after the one before, then nothing.
+fn supervisor_that_says<const N: usize>(messages: [(Duration, FromSupervisor); N]) -> Session {
+    let frames =
+        stream::iter((1..).zip(messages)).then(|(sequence, (pause, message))| async move {
+            tokio::time::sleep(pause).await;
+            Ok(Bytes::from(encode(sequence, &message).unwrap()))
+        });
     Session::new(Channel {
-        reader: Box::pin(stream::iter(frames).chain(stream::pending())),
+        reader: Box::pin(frames.chain(stream::pending())),
         writer: Box::pin(tokio::io::sink()),
     })
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_supervisor_that_has_killed_everything_has_its_time_to_reap_and_no_more() {
-    let mut session = supervisor_that_says(&[FromSupervisor::Killed]);
+    let killed = || (Duration::ZERO, FromSupervisor::Killed);
     let cancel = CancellationToken::new();
+    let mut session = supervisor_that_says([killed()]);
     let talk = follow(&mut session, &limits(), &cancel, &Nobody).await;
     assert!(matches!(talk.end, TalkEnd::LateAtDeadline(_)), "{talk:?}");
     assert_took(&talk, REAPING_GRACE);
-    let mut session = supervisor_that_says(&[FromSupervisor::Killed, FromSupervisor::Killed]);
+    let mut session = supervisor_that_says([killed(), killed()]);
     let talk = follow(&mut session, &limits(), &cancel, &Nobody).await;
     assert!(matches!(talk.end, TalkEnd::Lost(_)), "{talk:?}");
+}
+
+/// The program is over; only what it left behind is still taken apart when its time would be up.
+#[tokio::test(start_paused = true)]
+async fn a_program_that_ended_before_its_deadline_is_not_late_because_its_children_are() {
+    let exited = Exited {
+        ending: Ending::Code(0),
+        ended_by: EndedBy::Program,
+        wall_microseconds: 4_900_000,
+        stdout: nothing_written(),
+        stderr: nothing_written(),
+        usage: Usage::default(),
+        survivors: 0,
+    };
+    let mut session = supervisor_that_says([
+        (LIMIT - SUPERVISOR_GRACE, FromSupervisor::Killed),
+        (REAPING_LIMIT, FromSupervisor::Exited(Box::new(exited))),
+    ]);
+    let cancel = CancellationToken::new();
+    let talk = follow(&mut session, &limits(), &cancel, &Nobody).await;
+    assert!(matches!(talk.end, TalkEnd::Reported(_)), "{talk:?}");
+}
+
+fn nothing_written() -> StreamTotals {
+    StreamTotals {
+        bytes: 0,
+        forwarded_bytes: 0,
+        tail: Vec::new(),
+    }
 }
 
 /// Or the result would be given up while it is on its way.

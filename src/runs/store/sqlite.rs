@@ -216,7 +216,9 @@ impl Store for SqliteStore {
         };
         if tokio::time::timeout(CLOSE_LIMIT, closing).await.is_err() {
             // The lock stays: an operation may still be under way.
-            tracing::error!("The store could not be closed in time");
+            tracing::error!(
+                "The store could not be closed in time: check the disk; the next start reads its log"
+            );
         }
     }
 }

@@ -301,14 +301,16 @@ impl Drop for Daemon {
             self.stop();
         }
         let (instance, models) = (self.instance(), self.path().join("outputs/models"));
-        if instance.is_empty() || (self.settings.engine.is_some() && !failed) {
+        if instance.is_empty() {
             return;
         }
         let left = block_on(Self::left(instance.clone(), models));
         if !left.is_empty() {
             // Not for the next test to stumble over.
             block_on(remove_containers_of(instance));
-            assert!(failed, "left behind: {left:?}\n{}", self.log());
+            // Behind a proxy the engine may have been out of reach in the end.
+            let excused = failed || self.settings.engine.is_some();
+            assert!(excused, "left behind: {left:?}\n{}", self.log());
         }
     }
 }

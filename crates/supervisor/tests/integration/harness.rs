@@ -195,6 +195,7 @@ impl Sandbox {
                     finished.killed = true;
                 }
                 FromSupervisor::Exited(exited) => {
+                    assert!(finished.killed, "said before the end, whatever ended it");
                     finished.exited = Some(*exited);
                     return finished;
                 }
@@ -316,7 +317,7 @@ pub(crate) struct Finished {
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<u8>,
     /// Whether the supervisor said that it killed everything.
-    pub(crate) killed: bool,
+    killed: bool,
     exited: Option<Exited>,
 }
 

@@ -65,7 +65,6 @@ fn a_detached_program_that_ignores_signals_is_gone_at_the_deadline() {
         exited.wall_microseconds
     );
     assert_eq!(exited.survivors, 0);
-    assert!(finished.killed);
     // Nothing beats any more: the supervisor could not end otherwise.
     sandbox.collect(limits());
     assert_eq!(sandbox.exit_code(), Some(0));
@@ -79,7 +78,6 @@ fn an_orphan_that_holds_the_output_open_does_not_delay_the_end() {
     assert_eq!(finished.text(), "main\n");
     assert_eq!(finished.exited().ending, Ending::Code(0));
     assert_eq!(finished.exited().ended_by, EndedBy::Program);
-    assert!(!finished.killed);
 }
 
 #[test]
@@ -141,7 +139,6 @@ fn a_cancelled_program_keeps_what_it_printed() {
         (exited.ending, exited.ended_by),
         (Ending::Signal(9), EndedBy::Cancel)
     );
-    assert!(finished.killed);
     assert_eq!(exited.stdout.bytes, 6);
 }
 

@@ -23,7 +23,10 @@ impl Flushes {
     /// From now on nothing is written.
     pub(super) fn give_up(&self) {
         if !self.failed.swap(true, Ordering::Relaxed) {
-            tracing::error!("A flush to disk failed: the store writes nothing more");
+            tracing::error!(
+                "A flush to disk failed, or did not end: the store writes nothing more until the \
+                 daemon is started again; check the disk first"
+            );
         }
     }
 
