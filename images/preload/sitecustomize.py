@@ -11,6 +11,7 @@ The conversation, over the inherited descriptor 3, in lines:
     supervisor   the names of modules, one a line, then an empty line
     here         "here", when this module runs
     here         "problem NAME: CLASS" for each module that cannot be imported
+    here         "warm-up: CLASS" if using them once fails
     here         "ready"
     supervisor   "go", and for each limit to lower: its number, the soft and the hard limit;
                  or the end of the stream: nobody needs this interpreter
@@ -129,15 +130,15 @@ def end_silence(copies):
 def import_all(names, warm_up):
     variables = dict(os.environ)
 
-    def attempt(name, what):
+    def attempt(what, problem):
         try:
             what()
         except BaseException as error:
-            say("problem {}: {}".format(name, type(error).__name__))
+            say("{}: {}".format(problem, type(error).__name__))
 
     for name in names:
-        attempt(name, lambda: __import__(name))
-    attempt("warm_up", lambda: exec(warm_up, {"__name__": "warm_up"}))
+        attempt(lambda: __import__(name), "problem " + name)
+    attempt(lambda: exec(warm_up, {"__name__": "warm_up"}), "warm-up")
     # A program's environment is a fixed list; some libraries add to it.
     for name in set(os.environ) - set(variables):
         del os.environ[name]

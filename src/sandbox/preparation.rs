@@ -141,7 +141,7 @@ impl ReadySandbox {
             let image = &self.request.template.image.reference;
             warn!(%image, problem = %problem.escape_debug(), "preloading is not complete");
         }
-        self.interpreter = match (preloaded.waiting, modules.len() > preloaded.problems.len()) {
+        self.interpreter = match (preloaded.waiting, preloaded.imported > 0) {
             (false, _) => Interpreter::None,
             (true, false) => Interpreter::Waiting,
             (true, true) => Interpreter::Preloaded,

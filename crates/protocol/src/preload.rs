@@ -38,9 +38,11 @@ pub struct Preloaded {
     /// Whether an interpreter waits for `Start`. If not, nothing of it is left, and `Start` starts
     /// the program anew.
     pub waiting: bool,
-    /// Why none waits, or which modules could not be imported (`name: error class`), which is no
-    /// failure: a program that needs one learns of it as it always did. At most
-    /// [`MAX_MODULES`] + 1, each at most [`MAX_NAME_BYTES`] and a word or two.
+    /// How many of the modules are imported where one waits.
+    pub imported: u32,
+    /// Why none waits, or which modules could not be imported (`name: error class`), or that using
+    /// them once failed (`warm-up: error class`). The latter two are no failure: a program that
+    /// needs such a module learns of it as it always did. At most [`MAX_MODULES`] + 2, each at most [`MAX_NAME_BYTES`] and a word or two.
     pub problems: Vec<String>,
     /// The most memory that was charged to the sandbox by then, in bytes; `None`: the kernel does
     /// not tell.

@@ -48,6 +48,8 @@ pub(crate) struct Interpreter {
     heard: Vec<u8>,
     heard_bytes: usize,
     is_ours: bool,
+    /// Modules that could not be imported.
+    missing: usize,
     problems: Vec<String>,
 }
 
@@ -105,6 +107,7 @@ impl Interpreter {
             heard: Vec::new(),
             heard_bytes: 0,
             is_ours: false,
+            missing: 0,
             problems: Vec::new(),
         })
     }
@@ -124,7 +127,12 @@ impl Interpreter {
         self.is_ours
     }
 
-    /// The modules that could not be imported, and why.
+    /// How many modules it has imported.
+    pub(crate) fn imported(&self) -> usize {
+        self.request.modules.len().saturating_sub(self.missing)
+    }
+
+    /// What could not be imported or used, and why.
     pub(crate) fn take_problems(&mut self) -> Vec<String> {
         std::mem::take(&mut self.problems)
     }
@@ -279,11 +287,16 @@ impl Interpreter {
     }
 
     fn understand(&mut self, line: &str) -> Result<(), String> {
-        match (line, line.strip_prefix("problem ")) {
-            ("here", _) => self.is_ours = true,
-            ("ready", _) => self.until = None,
-            (_, Some(problem)) if self.problems.len() < MAX_MODULES => {
+        match line.split_once(' ').unwrap_or((line, "")) {
+            ("here", "") => self.is_ours = true,
+            ("ready", "") => self.until = None,
+            ("problem", problem) if self.missing < MAX_MODULES => {
+                self.missing += 1;
                 self.problems.push(shortened(problem));
+            }
+            // Once, after the imports.
+            ("warm-up:", _) if self.problems.len() == self.missing => {
+                self.problems.push(shortened(line));
             }
             _ => return Err(format!("the interpreter said {:?}", shortened(line))),
         }

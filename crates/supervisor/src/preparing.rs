@@ -58,7 +58,7 @@ impl Preparing {
         let started = Interpreter::start(request, settings, workspace, now);
         let (stage, answer) = match started {
             Ok(interpreter) => (Stage::Importing(Box::new(interpreter)), None),
-            Err(reason) => (Stage::Without, Some(preloaded(false, vec![reason]))),
+            Err(reason) => (Stage::Without, Some(without(vec![reason]))),
         };
         self.stage = stage;
         Ok(answer)
@@ -105,8 +105,9 @@ impl Preparing {
                 }
                 Progress::Ready => {
                     let problems = interpreter.take_problems();
+                    let imported = interpreter.imported();
                     self.stage = Stage::Waiting(interpreter);
-                    Ok(Some(preloaded(true, problems)))
+                    Ok(Some(preloaded(true, imported, problems)))
                 }
                 Progress::Lost(reason) if self.written && !interpreter.is_ours() => {
                     Err(Fatal::Interpreter(reason))
@@ -116,7 +117,7 @@ impl Preparing {
                     problems.push(reason);
                     interpreter.end(children)?;
                     self.stage = Stage::Without;
-                    Ok(Some(preloaded(false, problems)))
+                    Ok(Some(without(problems)))
                 }
             },
             Stage::Waiting(mut interpreter) => match interpreter.turn(children, now)? {
@@ -150,9 +151,14 @@ impl Preparing {
     }
 }
 
-fn preloaded(waiting: bool, problems: Vec<String>) -> Preloaded {
+fn without(problems: Vec<String>) -> Preloaded {
+    preloaded(false, 0, problems)
+}
+
+fn preloaded(waiting: bool, imported: usize, problems: Vec<String>) -> Preloaded {
     Preloaded {
         waiting,
+        imported: u32::try_from(imported).unwrap_or(u32::MAX),
         problems,
         peak_memory_bytes: watch::peak_memory_bytes(),
     }

@@ -68,6 +68,23 @@ fn what_a_module_starts_at_import_is_a_plain_child() {
     assert!(!content("out/variables").contains("PYTHONPATH"));
 }
 
+/// The libraries are used before the wait: whatever version they are, that shows nowhere.
+#[test]
+fn a_warning_that_the_warm_up_has_met_and_an_error_in_it_cost_the_program_nothing() {
+    let pandas = "import warnings\ndef read_csv(source):\n    warnings.warn('old', FutureWarning)";
+    let mut sandbox = with_modules(&[("pandas", pandas)], &[]);
+    let start = start_script();
+    let preloaded = sandbox.preload(preload(&start, &["pandas"]));
+    assert!(preloaded.waiting, "{preloaded:?}");
+    assert_eq!(preloaded.problems, ["warm-up: AttributeError"]);
+    assert_eq!(preloaded.imported, 1, "a program has what it was to have");
+    sandbox.run(start, "import pandas\nprint(pandas.read_csv('x'))");
+    let finished = sandbox.finish();
+    assert_eq!(finished.text(), "None\n");
+    let shown = String::from_utf8_lossy(&finished.stderr);
+    assert!(shown.contains("FutureWarning: old"), "{shown}");
+}
+
 #[test]
 fn without_an_interpreter_the_program_is_started_anew() {
     let mut sandbox = Sandbox::new();
