@@ -217,36 +217,41 @@ pub async fn serve(
     };
     let pool = workshop.pool(&config);
     let orchestrator = Arc::new(GivenProgram::new(workshop.executor(pool.clone())));
-    let runs = RunService::start(store, orchestrator, settings).await?;
+    let serving = async {
+        let runs = RunService::start(store, orchestrator, settings).await?;
 
-    let readiness = EngineReadiness {
-        engine: Arc::clone(&workshop.engine),
-        image: workshop.default_image.clone(),
-        pool: pool.clone(),
+        let readiness = EngineReadiness {
+            engine: Arc::clone(&workshop.engine),
+            image: workshop.default_image.clone(),
+            pool: pool.clone(),
+        };
+        let router = api::router(ApiState::new(ApiParts {
+            runs: Arc::clone(&runs),
+            config: Arc::new(config.clone()),
+            built_image: workshop.default_image.clone(),
+            readiness: Arc::new(readiness),
+            shutdown: shutdown.clone(),
+        }));
+        listening(bound);
+        info!(address = %bound, "accepting runs");
+        api::serve(
+            listener,
+            router,
+            ServeSettings::new(&config.api, ANSWER_DRAIN),
+            shutdown,
+        )
+        .await;
+        info!(drain.seconds = drain.as_secs(), "shutting down");
+        runs.shutdown(drain).await;
+        Ok(())
     };
-    let router = api::router(ApiState::new(ApiParts {
-        runs: Arc::clone(&runs),
-        config: Arc::new(config.clone()),
-        built_image: workshop.default_image.clone(),
-        readiness: Arc::new(readiness),
-        shutdown: shutdown.clone(),
-    }));
-    listening(bound);
-    info!(address = %bound, "accepting runs");
-    api::serve(
-        listener,
-        router,
-        ServeSettings::new(&config.api, ANSWER_DRAIN),
-        shutdown,
-    )
-    .await;
-    info!(drain.seconds = drain.as_secs(), "shutting down");
-    runs.shutdown(drain).await;
+    // Whatever ended it: what waits on the engine goes with it.
+    let served = serving.await;
     if let Some(pool) = pool {
         pool.stop().await;
     }
     workshop.engine.finish(REAP_BOUND).await;
-    Ok(())
+    served
 }
 
 fn store_path(config: &Config) -> PathBuf {

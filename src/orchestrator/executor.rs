@@ -21,7 +21,7 @@ use crate::artifacts::staging::{Attributes, StoreArtifactError};
 use crate::artifacts::{Collector, OutputRoot, Staging};
 use crate::execution::cause::Verdict;
 use crate::execution::paths::input_file_path;
-use crate::execution::result::ExecutionResult;
+use crate::execution::result::{ExecutionResult, SandboxStart};
 use crate::execution::spec::{ExecutionSpec, SETUP_NAME};
 use crate::ids::ExecutionId;
 use crate::runs::service::Observer;
@@ -60,6 +60,17 @@ impl Executor {
         self.sandboxes.reserve(spec)
     }
 
+    /// How many executions can be expected usefully.
+    #[must_use]
+    pub fn looks_ahead(&self) -> usize {
+        self.sandboxes.looks_ahead()
+    }
+
+    /// Executions like these are next, instead of those that were expected before.
+    pub fn expect(&self, specs: &[ExecutionSpec]) {
+        self.sandboxes.expect(specs);
+    }
+
     /// Gives up what was kept for this execution.
     pub fn release(&self, id: &ExecutionId) {
         self.sandboxes.release(id);
@@ -86,6 +97,10 @@ impl Executor {
                 return failed_before_start(spec, &Trouble::Cancelled);
             }
         };
+        let prepared = match self.start(spec, prepared, cancel).await {
+            Ok(prepared) => prepared,
+            Err(trouble) => return failed_before_start(spec, &trouble),
+        };
         let sandbox_use = prepared.sandbox_use;
         let mut result = self.run(spec, prepared, staging, cancel, observer).await;
         result.sandbox = Some(sandbox_use);
@@ -101,6 +116,28 @@ impl Executor {
         Ok(spawn_blocking(move || outputs.stage(&id)).await??)
     }
 
+    /// Starts the program. A sandbox that has waited may have died or frozen since it was taken:
+    /// the program gets a new one then, and what may have run of it is thrown away unseen.
+    async fn start(
+        &self,
+        spec: &ExecutionSpec,
+        prepared: Prepared,
+        cancel: &CancellationToken,
+    ) -> Result<Prepared, Trouble> {
+        let has_waited = prepared.sandbox_use.start != SandboxStart::Cold;
+        let trouble = match start(spec, prepared).await {
+            Err(trouble) if has_waited => trouble,
+            outcome => return outcome,
+        };
+        log_chain(
+            "a waiting sandbox did not start the program; another is made",
+            &trouble,
+        );
+        let making = cancel.run_until_cancelled(self.sandboxes.make(spec));
+        start(spec, making.await.ok_or(Trouble::Cancelled)??).await
+    }
+
+    /// Follows a program that was started.
     async fn run(
         &self,
         spec: &ExecutionSpec,
@@ -119,10 +156,6 @@ impl Executor {
             mut notes,
             sandbox_use: _,
         } = prepared;
-        if let Err(trouble) = conversation::start(&mut session, spec).await {
-            destroy(sandbox).await;
-            return failed_before_start(spec, &trouble);
-        }
         let talk = conversation::follow(&mut session, &spec.limits, cancel, observer).await;
         if !matches!(talk.end, TalkEnd::Reported(_)) {
             // First of all nothing of it runs any more; questions come after.
@@ -206,6 +239,17 @@ impl Executor {
                 notes.push(trouble.to_string());
                 Gathered::default()
             }
+        }
+    }
+}
+
+/// Starts the program in its sandbox, or destroys that.
+async fn start(spec: &ExecutionSpec, mut prepared: Prepared) -> Result<Prepared, Trouble> {
+    match conversation::start(&mut prepared.ready.session, spec).await {
+        Ok(()) => Ok(prepared),
+        Err(trouble) => {
+            destroy(prepared.ready.sandbox).await;
+            Err(trouble)
         }
     }
 }

@@ -43,6 +43,18 @@ impl Orchestrator for GivenProgram {
         }
     }
 
+    fn looks_ahead(&self) -> usize {
+        self.executor.looks_ahead()
+    }
+
+    fn expect(&self, runs: &[RunRecord]) {
+        let given = runs.iter().filter(|run| run.request.code.is_some());
+        let specs: Vec<_> = given
+            .map(|run| specification(run, ExecutionId::random()))
+            .collect();
+        self.executor.expect(&specs);
+    }
+
     fn give_up(&self, execution: &ExecutionId) {
         self.executor.release(execution);
     }

@@ -62,6 +62,19 @@ impl Sandboxes {
         reserved.unwrap_or(spec.id)
     }
 
+    /// How many executions can be expected usefully.
+    pub(super) fn looks_ahead(&self) -> usize {
+        self.pool.as_ref().map_or(0, Pool::size)
+    }
+
+    /// Executions like these are next, instead of those that were expected before.
+    pub(super) fn expect(&self, specs: &[ExecutionSpec]) {
+        if let Some(pool) = &self.pool {
+            let wishes: Vec<_> = specs.iter().map(wish).collect();
+            pool.expect(&wishes);
+        }
+    }
+
     /// Gives up what was kept for this execution.
     pub(super) fn release(&self, id: &ExecutionId) {
         if let Some(pool) = &self.pool {
@@ -129,7 +142,8 @@ impl Sandboxes {
         })
     }
 
-    async fn make(&self, spec: &ExecutionSpec) -> Result<Prepared, Trouble> {
+    /// A sandbox of the execution's own.
+    pub(super) async fn make(&self, spec: &ExecutionSpec) -> Result<Prepared, Trouble> {
         let (image, notes) = tokio::try_join!(self.image(&spec.image), check(&spec.dataset))?;
         let dataset = match &spec.dataset {
             Some(pin) => DatasetMount::Created(pin.clone()),

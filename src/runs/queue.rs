@@ -143,6 +143,20 @@ impl FairQueue {
         Some(before.sum())
     }
 
+    /// The runs that will be started next if nothing changes, in this order, `most` at most.
+    #[must_use]
+    pub fn ahead(&self, most: usize) -> Vec<RunId> {
+        let lanes: Vec<_> = self
+            .turns
+            .iter()
+            .filter_map(|key| self.lanes.get(key))
+            .collect();
+        let longest = lanes.iter().map(|lane| lane.len()).max().unwrap_or(0);
+        let turns =
+            (0..longest).flat_map(|round| lanes.iter().filter_map(move |lane| lane.get(round)));
+        turns.map(|(_, id)| *id).take(most).collect()
+    }
+
     /// How many runs wait.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -293,8 +307,11 @@ mod tests {
             }
             let places: HashMap<RunId, Option<usize>> =
                 accepted.iter().map(|run| (run.id, queue.position(run.id))).collect();
+            let (ahead, three) = (queue.ahead(usize::MAX), queue.ahead(3));
+            prop_assert_eq!(&ahead[..ahead.len().min(3)], &three[..]);
             let mut left = Vec::new();
             while let Some(run) = queue.pop() {
+                prop_assert_eq!(ahead.get(left.len()), Some(&run.id));
                 prop_assert_eq!(places[&run.id], Some(left.len()));
                 left.push(run);
             }

@@ -6,6 +6,7 @@
 //! so that a client that goes away neither loses a run nor leaves half of one. Knows neither HTTP
 //! nor containers.
 
+mod ahead;
 mod inner;
 
 mod dispatch;
@@ -48,6 +49,17 @@ pub trait Orchestrator: Send + Sync + std::fmt::Debug {
     fn first_execution(&self, run: &RunRecord) -> ExecutionId {
         let _ = run;
         ExecutionId::random()
+    }
+
+    /// Of how many of the runs that wait it wants to know before their turn.
+    fn looks_ahead(&self) -> usize {
+        0
+    }
+
+    /// These runs are next in turn, in this order, instead of those it was told of before. Must not
+    /// block; they are outlines, and each may still be cancelled.
+    fn expect(&self, runs: &[RunRecord]) {
+        let _ = runs;
     }
 
     /// The execution that was chosen by [`Orchestrator::first_execution`] will not take place.

@@ -153,6 +153,28 @@ impl Pool {
         id
     }
 
+    /// How many sandboxes it keeps at most.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.shared.settings.size
+    }
+
+    /// Sandboxes like these will be reserved next, as things are; replaces what was expected before.
+    /// They are made before anything else, when it is the pool's turn.
+    pub fn expect(&self, wishes: &[Wish]) {
+        let shared = &self.shared;
+        let known = wishes.iter().filter_map(|wish| {
+            let image = shared.images.known(&wish.image);
+            if image.is_none() {
+                shared.images.want(&wish.image);
+            }
+            Some(shared.template(wish, image?))
+        });
+        let templates: Vec<Template> = known.collect();
+        shared.shelf().ledger.expect(&templates, Instant::now());
+        shared.changed.notify_one();
+    }
+
     /// Takes the sandbox that was kept for this execution.
     pub async fn claim(&self, id: &ExecutionId) -> Claim {
         let Some(kept) = self.shared.shelf().claim(id) else {

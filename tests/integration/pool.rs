@@ -15,6 +15,8 @@ use crate::support::{Daemon, Settings};
 mod differences;
 mod engine;
 mod limits;
+mod lost;
+mod queue;
 
 /// A daemon with a pool of `size`, whose interpreters have imported `preload`, once it is full.
 pub(crate) async fn full_pool(size: usize, preload: &[&str], further: &str) -> Daemon {

@@ -3,10 +3,12 @@
 //! Starts are recorded one after the other, so that the runs of a client start in the order in which
 //! they were accepted.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::ahead::Ahead;
 use super::inner::{Active, Inner, now};
 use crate::ids::{ExecutionId, RunId};
 use crate::runs::events::RunEvent;
@@ -18,8 +20,11 @@ use crate::runs::store::Alongside;
 /// Starts runs until the service closes.
 pub(super) async fn dispatch(inner: Arc<Inner>) {
     let closing = inner.closing.clone();
+    let mut ahead = Ahead::default();
     // A start is never cut off half-way: only waiting for the next one is.
-    while let Some(Some((run, permit))) = closing.run_until_cancelled(next(&inner)).await {
+    while let Some(Some((run, permit))) =
+        closing.run_until_cancelled(next(&inner, &mut ahead)).await
+    {
         if start(&inner, run, permit).await == Started::NotRecorded {
             closing
                 .run_until_cancelled(tokio::time::sleep(inner.timing.start_pause))
@@ -29,15 +34,33 @@ pub(super) async fn dispatch(inner: Arc<Inner>) {
 }
 
 /// Waits for a permit and a run. Nothing is taken out of the queue if the future is dropped.
-async fn next(inner: &Inner) -> Option<(Waiting, OwnedSemaphorePermit)> {
-    let permit = Arc::clone(&inner.permits).acquire_owned().await.ok()?;
+async fn next(inner: &Inner, ahead: &mut Ahead) -> Option<(Waiting, OwnedSemaphorePermit)> {
+    let permit = permit(inner, ahead).await?;
     loop {
         let arrived = inner.arrived.notified();
         let turn = inner.queue().pop();
         if let Some(run) = turn {
             return Some((run, permit));
         }
+        ahead.tell(inner).await;
         arrived.await;
+    }
+}
+
+/// Waits for a permit. While there is none, the runs that wait are told of before their turn.
+async fn permit(inner: &Inner, ahead: &mut Ahead) -> Option<OwnedSemaphorePermit> {
+    let permits = Arc::clone(&inner.permits);
+    if let Ok(permit) = Arc::clone(&permits).try_acquire_owned() {
+        return Some(permit);
+    }
+    let mut permit = pin!(permits.acquire_owned());
+    loop {
+        let arrived = inner.arrived.notified();
+        tokio::select! {
+            biased;
+            permit = &mut permit => return permit.ok(),
+            () = async { ahead.tell(inner).await; arrived.await } => {}
+        }
     }
 }
 

@@ -57,10 +57,14 @@ fn next_step(shared: &Arc<Shared>) -> Result<(), Option<Instant>> {
             let making = shared.load.may_make(shared.settings.cpus, now)?;
             shelf.ledger.making(&template);
             drop(shelf);
-            let maker = Arc::clone(shared);
+            let place = Place {
+                shared: Arc::clone(shared),
+                template,
+                is_taken: false,
+            };
+            let stop = shared.stop.clone();
             shared.tasks.spawn(async move {
-                let stop = maker.stop.clone();
-                stop.run_until_cancelled(make(&maker, template)).await;
+                stop.run_until_cancelled(make(place)).await;
                 drop(making);
             });
             Ok(())
@@ -89,8 +93,28 @@ async fn look_around(shared: &Shared, usual: &Wish) {
     }
 }
 
+/// A place of the pool for which a sandbox is being made. Whatever ends that without one frees it.
+struct Place {
+    shared: Arc<Shared>,
+    template: Template,
+    /// The sandbox waits in it.
+    is_taken: bool,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if !self.is_taken {
+            let mut shelf = self.shared.shelf();
+            shelf.ledger.failed(&self.template, Instant::now());
+        }
+        self.shared.changed.notify_one();
+    }
+}
+
 /// Makes one sandbox and has it kept.
-async fn make(shared: &Arc<Shared>, template: Template) {
+async fn make(mut place: Place) {
+    let shared = Arc::clone(&place.shared);
+    let template = place.template.clone();
     let slot = shared.slots.take();
     let request = SandboxRequest {
         execution: ExecutionId::random(),
@@ -106,16 +130,16 @@ async fn make(shared: &Arc<Shared>, template: Template) {
         Ok::<_, PreparationError>(ready)
     };
     match made.await {
-        Ok(ready) => keep(shared, ready),
+        Ok(ready) => {
+            keep(&shared, ready);
+            place.is_taken = true;
+        }
         Err(error) => {
-            let mut shelf = shared.shelf();
-            if !shelf.ledger.is_failing(&template) {
+            if !shared.shelf().ledger.is_failing(&template) {
                 log_chain("a sandbox could not be made ahead of use", &error);
             }
-            shelf.ledger.failed(&template, Instant::now());
         }
     }
-    shared.changed.notify_one();
 }
 
 /// Lets a sandbox wait for its run.
@@ -171,3 +195,6 @@ async fn hand_over_or_die(mut ready: ReadySandbox, mut order: oneshot::Receiver<
     }
     true
 }
+
+#[cfg(test)]
+mod tests;

@@ -70,13 +70,22 @@ impl Row<'_> {
 
     /// What one more is worth to it.
     fn gain(&self) -> f64 {
-        quotient(self.weight, self.entry.there())
+        self.worth(self.entry.there())
+    }
+
+    /// What the one after so many is worth; nothing is worth more than what is needed for certain.
+    fn worth(&self, there: usize) -> f64 {
+        if there < self.entry.expected {
+            f64::INFINITY
+        } else {
+            quotient(self.weight, there)
+        }
     }
 
     /// What it would lose with one less, if it has one too many that waits.
     fn loss(&self) -> Option<f64> {
         let has_surplus = self.entry.waiting > 0 && self.entry.there() > self.share;
-        has_surplus.then(|| quotient(self.weight, self.entry.there() - 1))
+        has_surplus.then(|| self.worth(self.entry.there() - 1))
     }
 }
 
@@ -99,6 +108,8 @@ pub(super) struct Ledger {
 struct Entry {
     weight: f64,
     weighed_at: Instant,
+    /// Runs that are next in turn.
+    expected: usize,
     bytes: u64,
     waiting: usize,
     making: usize,
@@ -111,6 +122,7 @@ impl Entry {
         Self {
             weight: 0.0,
             weighed_at: now,
+            expected: 0,
             bytes: ASSUMED_BYTES,
             waiting: 0,
             making: 0,
@@ -147,17 +159,30 @@ impl Ledger {
         self.usual = Some(template);
     }
 
-    /// A sandbox of this template is asked for, or soon will be.
+    /// A sandbox of this template is asked for.
     pub(super) fn used(&mut self, template: &Template, now: Instant) {
+        let entry = self.entry(template, now);
+        entry.weight = entry.weight_at(now) + 1.0;
+        entry.weighed_at = now;
+    }
+
+    /// One of each of these will be asked for soon; replaces what was expected before.
+    pub(super) fn expect(&mut self, templates: &[Template], now: Instant) {
+        for entry in self.entries.values_mut() {
+            entry.expected = 0;
+        }
+        for template in templates {
+            self.entry(template, now).expected += 1;
+        }
+    }
+
+    fn entry(&mut self, template: &Template, now: Instant) -> &mut Entry {
         if self.entries.len() >= MAX_TEMPLATES && !self.entries.contains_key(template) {
             self.forget_lightest(now);
         }
-        let entry = self
-            .entries
+        self.entries
             .entry(template.clone())
-            .or_insert_with(|| Entry::new(now));
-        entry.weight = entry.weight_at(now) + 1.0;
-        entry.weighed_at = now;
+            .or_insert_with(|| Entry::new(now))
     }
 
     /// One is being made.
@@ -214,13 +239,17 @@ impl Ledger {
     pub(super) fn next_step(&mut self, now: Instant) -> Step {
         let usual = self.usual.as_ref();
         self.entries.retain(|template, entry| {
-            entry.there() > 0 || usual == Some(template) || entry.weight_at(now) >= FORGOTTEN_WEIGHT
+            entry.there() > 0
+                || entry.expected > 0
+                || usual == Some(template)
+                || entry.weight_at(now) >= FORGOTTEN_WEIGHT
         });
         let claims: Vec<Claim> = self
             .entries
             .iter()
             .map(|(template, entry)| Claim {
                 weight: self.weight(template, entry, now),
+                certain: entry.expected,
                 bytes: entry.bytes,
             })
             .collect();
@@ -262,6 +291,7 @@ impl Ledger {
         for (template, entry) in &mut self.entries {
             if is_outdated(template) {
                 entry.weight = 0.0;
+                entry.expected = 0;
             }
         }
     }
@@ -291,7 +321,9 @@ impl Ledger {
         let lightest = self
             .entries
             .iter()
-            .filter(|(template, entry)| entry.there() == 0 && usual != Some(*template))
+            .filter(|(template, entry)| {
+                entry.there() == 0 && entry.expected == 0 && usual != Some(*template)
+            })
             .min_by(|(_, one), (_, other)| one.weight_at(now).total_cmp(&other.weight_at(now)))
             .map(|(template, _)| template.clone());
         if let Some(template) = lightest {

@@ -2,13 +2,16 @@
 //!
 //! The method is Sainte-Laguë's, which parliaments use for seats: each further sandbox goes to the
 //! template with the highest weight in proportion to what it has already. It favours neither the
-//! large nor the small, and one more sandbox in all never takes one away from anybody.
+//! large nor the small, and one more sandbox in all never takes one away from anybody. What is needed
+//! for certain comes first: it is not a guess.
 
 /// A template that may have waiting sandboxes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Claim {
     /// How much it is used, in any unit; not negative.
     pub(super) weight: f64,
+    /// Needed for certain, and soon.
+    pub(super) certain: usize,
     /// Memory that one waiting sandbox of it takes, in bytes.
     pub(super) bytes: u64,
 }
@@ -18,7 +21,19 @@ pub(super) struct Claim {
 pub(super) fn shares(size: usize, memory_bytes: u64, claims: &[Claim]) -> Vec<usize> {
     let mut shares = vec![0_usize; claims.len()];
     let mut memory_left = memory_bytes;
-    for _ in 0..size {
+    let mut places_left = size;
+    let most = claims.iter().map(|claim| claim.certain).max().unwrap_or(0);
+    for round in 0..most.min(size) {
+        let needing = claims.iter().enumerate();
+        for (index, claim) in needing.filter(|(_, claim)| claim.certain > round) {
+            if places_left > 0 && claim.bytes <= memory_left {
+                shares[index] += 1;
+                places_left -= 1;
+                memory_left -= claim.bytes;
+            }
+        }
+    }
+    for _ in 0..places_left {
         let fitting = claims
             .iter()
             .enumerate()
@@ -53,7 +68,11 @@ mod tests {
     fn claims(weights: &[f64]) -> Vec<Claim> {
         weights
             .iter()
-            .map(|&weight| Claim { weight, bytes: 1 })
+            .map(|&weight| Claim {
+                weight,
+                certain: 0,
+                bytes: 1,
+            })
             .collect()
     }
 
@@ -76,14 +95,32 @@ mod tests {
     fn what_does_not_fit_into_memory_leaves_its_turn_to_others() {
         let large = Claim {
             weight: 9.0,
+            certain: 0,
             bytes: 60,
         };
         let small = Claim {
             weight: 1.0,
+            certain: 0,
             bytes: 20,
         };
         assert_eq!(shares(4, 100, &[large, small]), [1, 2]);
         assert_eq!(shares(4, 50, &[large, small]), [0, 2]);
+    }
+
+    #[test]
+    fn what_is_certain_comes_first_and_in_turns() {
+        let claim = |weight, certain| Claim {
+            weight,
+            certain,
+            bytes: 10,
+        };
+        let claims = [claim(9.0, 0), claim(0.0, 1), claim(1.0, 2)];
+        let of = |size| shares(size, NO_LIMIT, &claims);
+        assert_eq!(of(1), [0, 1, 0]);
+        assert_eq!(of(2), [0, 1, 1]);
+        assert_eq!(of(3), [0, 1, 2]);
+        assert_eq!(of(5), [2, 1, 2]);
+        assert_eq!(shares(5, 20, &claims), [0, 1, 1]);
     }
 
     proptest! {
@@ -91,9 +128,10 @@ mod tests {
         fn neither_size_nor_memory_is_ever_exceeded(
             size in 0_usize..20,
             memory in 0_u64..500,
-            list in prop::collection::vec((0.0_f64..100.0, 0_u64..100), 0..8),
+            list in prop::collection::vec((0.0_f64..100.0, 0_usize..5, 0_u64..100), 0..8),
         ) {
-            let claims: Vec<_> = list.iter().map(|&(weight, bytes)| Claim { weight, bytes }).collect();
+            let claim = |&(weight, certain, bytes)| Claim { weight, certain, bytes };
+            let claims: Vec<_> = list.iter().map(claim).collect();
             let shares = shares(size, memory, &claims);
             prop_assert!(shares.iter().sum::<usize>() <= size);
             let bytes: u64 = shares.iter().zip(&claims).map(|(&n, c)| n as u64 * c.bytes).sum();

@@ -208,3 +208,18 @@ async fn the_number_of_known_templates_is_bounded() {
     assert_eq!(ledger.entries.len(), MAX_TEMPLATES);
     assert!(ledger.entries.contains_key(&template("usual")));
 }
+
+#[tokio::test]
+async fn what_is_expected_comes_before_what_was_used_until_it_is_not_expected_any_more() {
+    let (mut ledger, now) = (ledger(2), Instant::now());
+    ledger.used(&template("often"), now);
+    ledger.used(&template("often"), now);
+    assert_eq!(settle(&mut ledger, now), ["+often", "+often"]);
+    ledger.expect(&[template("next")], now);
+    assert_eq!(settle(&mut ledger, now), ["-often", "+next"]);
+    ledger.expect(&[template("next"), template("next")], now);
+    assert_eq!(settle(&mut ledger, now), ["-often", "+next"]);
+    ledger.expect(&[], now);
+    let back = ["-next", "+often", "-next", "+often"];
+    assert_eq!(settle(&mut ledger, now), back);
+}
