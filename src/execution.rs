@@ -13,6 +13,8 @@ pub mod output;
 
 pub mod result;
 
+pub mod isolation;
+
 pub mod cause;
 
 pub use cause::{Cause, CauseKind, Limit};

@@ -5,9 +5,13 @@
 
 pub mod ids;
 
+pub mod digest;
+
 pub mod telemetry;
 
 pub mod execution;
+
+pub mod receipt;
 
 pub mod config;
 
