@@ -16,6 +16,8 @@ use crate::artifacts::{OutputRoot, OutputRootError};
 use crate::config::Config;
 use crate::ids::{ExecutionId, InstanceId};
 use crate::orchestrator::{Executor, GivenProgram, Sandboxes};
+use crate::receipt::Notary;
+use crate::receipt::key::{KeyError, ReceiptKey};
 use crate::runs::recovery::{Cleaner, recover};
 use crate::runs::service::{RunService, ServiceSettings};
 use crate::runs::store::sqlite::SqliteStore;
@@ -54,6 +56,9 @@ pub enum AppError {
     /// The output root.
     #[error(transparent)]
     Output(#[from] OutputRootError),
+    /// The key that receipts are signed with.
+    #[error(transparent)]
+    Key(#[from] KeyError),
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -76,6 +81,8 @@ pub enum AppError {
 pub struct Workshop {
     /// The engine.
     pub engine: Arc<DockerEngine>,
+    /// Whose everything on the engine is.
+    pub instance: InstanceId,
     /// Where artifacts go.
     pub outputs: OutputRoot,
     slots: Slots,
@@ -105,7 +112,7 @@ impl Workshop {
             Ok(instance)
         })
         .await??;
-        let engine = Arc::new(DockerEngine::new(&config.engine.host, instance));
+        let engine = Arc::new(DockerEngine::new(&config.engine.host, instance.clone()));
         let default_image = config
             .execution
             .image
@@ -113,6 +120,7 @@ impl Workshop {
             .unwrap_or_else(default_reference);
         Ok(Self {
             engine,
+            instance,
             outputs,
             slots: Slots::new(config.execution.uid_base),
             default_image,
@@ -197,7 +205,9 @@ pub async fn serve(
     let bound = listener.local_addr().map_err(taken)?;
 
     let workshop = Workshop::open(&config, "instance").await?;
-    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&store_path(&config)).await?);
+    let notary = notary(&config, workshop.instance.clone()).await?;
+    let store = SqliteStore::open(&store_path(&config), notary).await?;
+    let store: Arc<dyn Store> = Arc::new(store);
     // With the store's lock no other daemon of this state is there whose work this could be.
     let outputs = workshop.outputs.clone();
     spawn_blocking(move || outputs.prepare()).await??;
@@ -254,7 +264,16 @@ pub async fn serve(
     served
 }
 
-fn store_path(config: &Config) -> PathBuf {
+/// Who signs this daemon's receipts, with the key of its state directory.
+async fn notary(config: &Config, instance: InstanceId) -> Result<Notary, AppError> {
+    let state_dir = config.app.state_dir.clone();
+    let key = spawn_blocking(move || ReceiptKey::load_or_make(&state_dir)).await??;
+    info!(receipt.public_key = %key.public(), "receipts are signed");
+    Ok(Notary::new(key, instance))
+}
+
+/// Where the daemon of this configuration keeps its records.
+pub(crate) fn store_path(config: &Config) -> PathBuf {
     config
         .store
         .path

@@ -12,6 +12,8 @@ mod collection;
 
 mod conclusion;
 
+mod evidence;
+
 pub mod sandboxes;
 
 mod trouble;

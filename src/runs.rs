@@ -12,6 +12,8 @@ pub mod dataset_path;
 
 pub mod dataset_contents;
 
+pub mod dataset_listing;
+
 pub mod record;
 
 pub mod state;

@@ -121,7 +121,7 @@ impl Run {
         let cancel = CancellationToken::new();
         let observer = Terminal { quiet: self.json };
         let executor = workshop.executor(None);
-        let execution = executor.execute(&spec, &cancel, &observer);
+        let execution = async { executor.execute(&spec, &cancel, &observer).await.result };
         let result = until_interrupted(execution, &cancel).await;
         // What a killed call left, unless it can be the sandbox of one that is at work.
         let alone = calls.and_then(Calls::alone);

@@ -73,7 +73,7 @@ pub struct App {
     pub allowed_data_root: Vec<PathBuf>,
     /// Where artifacts go, in `models/exec_…`.
     pub output_root: PathBuf,
-    /// The daemon's own files: store, lock, identity.
+    /// The daemon's own files: store, lock, identity, receipt key.
     pub state_dir: PathBuf,
     /// The longest instruction, in characters.
     pub max_instruction_length: usize,

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use sha2::{Digest as _, Sha256};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -13,6 +12,7 @@ use tracing::{info, warn};
 use super::collection::collect;
 use super::conclusion::{Gathered, conclude, never_started};
 use super::conversation::{self, TalkEnd};
+use super::evidence;
 use super::sandboxes::{Prepared, Sandboxes};
 use super::trouble::Trouble;
 use crate::artifacts::collect::Caps;
@@ -24,6 +24,7 @@ use crate::execution::paths::input_file_path;
 use crate::execution::result::{ExecutionResult, SandboxStart};
 use crate::execution::spec::{ExecutionSpec, SETUP_NAME};
 use crate::ids::ExecutionId;
+use crate::receipt::Evidence;
 use crate::runs::service::Observer;
 use crate::sandbox::preparation::ReadySandbox;
 use crate::sandbox::session::Session;
@@ -38,6 +39,22 @@ const LEAVE_BOUND: Duration = Duration::from_secs(1);
 pub struct Executor {
     sandboxes: Sandboxes,
     outputs: OutputRoot,
+}
+
+/// Who ends a program early, and who is told what it does.
+#[derive(Debug, Clone, Copy)]
+struct Talk<'a> {
+    cancel: &'a CancellationToken,
+    observer: &'a dyn Observer,
+}
+
+/// An execution that is over.
+#[derive(Debug)]
+pub struct Executed {
+    /// How it ended.
+    pub result: ExecutionResult,
+    /// What it was made from and of.
+    pub evidence: Evidence,
 }
 
 impl Executor {
@@ -82,6 +99,22 @@ impl Executor {
         spec: &ExecutionSpec,
         cancel: &CancellationToken,
         observer: &dyn Observer,
+    ) -> Executed {
+        let mut evidence = evidence::of(spec);
+        let ending = self.execute_knowing(spec, cancel, observer, &mut evidence);
+        Executed {
+            result: ending.await,
+            evidence,
+        }
+    }
+
+    /// Adds to the evidence what turns out on the way.
+    async fn execute_knowing(
+        &self,
+        spec: &ExecutionSpec,
+        cancel: &CancellationToken,
+        observer: &dyn Observer,
+        evidence: &mut Evidence,
     ) -> ExecutionResult {
         if let Some(reason) = refusal(spec) {
             self.sandboxes.release(&spec.id);
@@ -97,12 +130,17 @@ impl Executor {
                 return failed_before_start(spec, &Trouble::Cancelled);
             }
         };
-        let prepared = match self.start(spec, prepared, cancel).await {
+        let mut prepared = match self.start(spec, prepared, cancel).await {
             Ok(prepared) => prepared,
             Err(trouble) => return failed_before_start(spec, &trouble),
         };
         let sandbox_use = prepared.sandbox_use;
-        let mut result = self.run(spec, prepared, staging, cancel, observer).await;
+        evidence.isolation = Some(prepared.ready.isolation.clone());
+        if let Some(dataset) = &mut evidence.dataset {
+            dataset.listing = prepared.dataset.take();
+        }
+        let talk = Talk { cancel, observer };
+        let mut result = self.run(spec, prepared, staging, talk, evidence).await;
         result.sandbox = Some(sandbox_use);
         result
     }
@@ -143,8 +181,8 @@ impl Executor {
         spec: &ExecutionSpec,
         prepared: Prepared,
         staging: Staging,
-        cancel: &CancellationToken,
-        observer: &dyn Observer,
+        talk: Talk<'_>,
+        evidence: &Evidence,
     ) -> ExecutionResult {
         let Prepared {
             ready:
@@ -155,7 +193,9 @@ impl Executor {
                 },
             mut notes,
             sandbox_use: _,
+            dataset: _,
         } = prepared;
+        let Talk { cancel, observer } = talk;
         let talk = conversation::follow(&mut session, &spec.limits, cancel, observer).await;
         if !matches!(talk.end, TalkEnd::Reported(_)) {
             // First of all nothing of it runs any more; questions come after.
@@ -163,8 +203,9 @@ impl Executor {
                 log_chain("a sandbox could not be killed; it will be removed", &error);
             }
         }
+        let inputs = evidence::input_digests(evidence);
         let collected = self
-            .collect(spec, &mut session, staging, &talk.end, &mut notes)
+            .collect(spec, &mut session, staging, inputs, &talk.end, &mut notes)
             .await;
         let saw_memory_kill = match &talk.end {
             TalkEnd::Reported(exited) if exited.usage.memory_kills.is_some() => None,
@@ -200,6 +241,7 @@ impl Executor {
         spec: &ExecutionSpec,
         session: &mut Session,
         staging: Staging,
+        inputs: BTreeMap<String, String>,
         end: &TalkEnd,
         notes: &mut Vec<String>,
     ) -> Gathered {
@@ -221,7 +263,7 @@ impl Executor {
             total_bytes: spec.limits.max_artifact_mb << 20,
             files: spec.limits.max_artifact_files,
         };
-        let collector = Collector::new(staging, caps, input_digests(spec));
+        let collector = Collector::new(staging, caps, inputs);
         if !reported {
             notes.push(
                 "The files of the program were lost: its sandbox had to be destroyed before they \
@@ -267,14 +309,6 @@ fn refusal(spec: &ExecutionSpec) -> Option<String> {
     names
         .find_map(|name| input_file_path(name).err())
         .map(|error| error.to_string())
-}
-
-fn input_digests(spec: &ExecutionSpec) -> BTreeMap<String, String> {
-    let digest = |bytes: &Vec<u8>| hex::encode(Sha256::digest(bytes));
-    spec.input_files
-        .iter()
-        .map(|(name, bytes)| (name.clone(), digest(bytes)))
-        .collect()
 }
 
 /// Stores the request's script beside the artifacts, before anything of the program's arrives.

@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
-use super::executor::Executor;
+use super::executor::{Executed, Executor};
 use crate::artifacts::summary::read_metrics;
 use crate::execution::cause::{CauseKind, Limit};
 use crate::execution::{ExecutionResult, ExecutionSpec, Status};
@@ -64,7 +64,10 @@ impl Orchestrator for GivenProgram {
         context
             .observer
             .observe(RunEvent::ExecutionStarted(spec.id.clone()));
-        let mut result = self
+        let Executed {
+            mut result,
+            evidence,
+        } = self
             .executor
             .execute(&spec, &context.cancel, context.observer.as_ref())
             .await;
@@ -77,7 +80,11 @@ impl Orchestrator for GivenProgram {
         let code = spec.code;
         CarriedOut {
             outcome,
-            last_episode: Some(Box::new(RecordedEpisode { episode, code })),
+            last_episode: Some(Box::new(RecordedEpisode {
+                episode,
+                code,
+                evidence,
+            })),
         }
     }
 }

@@ -15,8 +15,9 @@ use super::trouble::Trouble;
 use crate::execution::result::{DatasetMounted, SandboxStart, SandboxUse};
 use crate::execution::spec::{DatasetPin, ExecutionSpec};
 use crate::ids::ExecutionId;
+use crate::receipt::evidence::DatasetListing;
 use crate::runs::dataset_contents::{self, Scan};
-use crate::runs::dataset_path;
+use crate::runs::{dataset_listing, dataset_path};
 use crate::sandbox::Engine;
 use crate::sandbox::pool::{Claim, Pool, Running, Wish};
 use crate::sandbox::preparation::{Interpreter, PreparationError, ReadySandbox, prepare};
@@ -37,6 +38,8 @@ pub struct Sandboxes {
 pub(super) struct Prepared {
     pub(super) ready: ReadySandbox,
     pub(super) sandbox_use: SandboxUse,
+    /// What was in the data set when it was checked.
+    pub(super) dataset: Option<DatasetListing>,
     /// What deserves a warning already.
     pub(super) notes: Vec<String>,
 }
@@ -117,9 +120,11 @@ impl Sandboxes {
     ) -> Result<Prepared, Trouble> {
         let mut notes = Vec::new();
         let mut dataset_mount = None;
+        let mut dataset = None;
         if let Some(pin) = &spec.dataset {
             let checked = check_dataset(pin).await?;
             notes.extend(checked.notes);
+            dataset = Some(checked.listing);
             dataset_mount = Some(if ready.request.template.dataset == DatasetMount::Place {
                 ready.place_dataset(checked.directory, pin).await?;
                 DatasetMounted::Placed
@@ -138,14 +143,15 @@ impl Sandboxes {
                 start,
                 dataset_mount,
             },
+            dataset,
             notes,
         })
     }
 
     /// A sandbox of the execution's own.
     pub(super) async fn make(&self, spec: &ExecutionSpec) -> Result<Prepared, Trouble> {
-        let (image, notes) = tokio::try_join!(self.image(&spec.image), check(&spec.dataset))?;
-        let dataset = match &spec.dataset {
+        let (image, checked) = tokio::try_join!(self.image(&spec.image), check(&spec.dataset))?;
+        let mount = match &spec.dataset {
             Some(pin) => DatasetMount::Created(pin.clone()),
             None => DatasetMount::None,
         };
@@ -157,7 +163,7 @@ impl Sandboxes {
             template: Template {
                 image,
                 runtime: spec.runtime.clone(),
-                dataset,
+                dataset: mount,
                 limits: spec.limits.of_sandbox(),
                 interpreter: false,
             },
@@ -165,13 +171,15 @@ impl Sandboxes {
             lifetime: Duration::try_from_secs_f64(spec.limits.timeout_seconds).unwrap_or_default(),
         };
         let ready = prepare(self.engine.as_ref(), &request, slot).await?;
+        let (dataset, notes) = checked.unzip();
         Ok(Prepared {
             ready,
             sandbox_use: SandboxUse {
                 start: SandboxStart::Cold,
                 dataset_mount: spec.dataset.as_ref().map(|_| DatasetMounted::Created),
             },
-            notes,
+            dataset,
+            notes: notes.unwrap_or_default(),
         })
     }
 
@@ -207,14 +215,17 @@ fn wants_interpreter(spec: &ExecutionSpec) -> bool {
 
 struct CheckedDataset {
     directory: OwnedFd,
+    listing: DatasetListing,
     notes: Vec<String>,
 }
 
-async fn check(pin: &Option<DatasetPin>) -> Result<Vec<String>, Trouble> {
-    match pin {
-        Some(pin) => Ok(check_dataset(pin).await?.notes),
-        None => Ok(Vec::new()),
-    }
+/// The same where the directory itself is not needed, if there is a data set at all.
+async fn check(pin: &Option<DatasetPin>) -> Result<Option<(DatasetListing, Vec<String>)>, Trouble> {
+    let Some(pin) = pin else {
+        return Ok(None);
+    };
+    let checked = check_dataset(pin).await?;
+    Ok(Some((checked.listing, checked.notes)))
 }
 
 /// Whether the data set is still the one that was admitted, and safe to share; notes on what could
@@ -231,6 +242,7 @@ async fn check_dataset(pin: &DatasetPin) -> Result<CheckedDataset, Trouble> {
             )
         });
         Ok(CheckedDataset {
+            listing: dataset_listing::list(&directory),
             directory,
             notes: unseen.into_iter().collect(),
         })

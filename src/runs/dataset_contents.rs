@@ -7,7 +7,7 @@
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, openat2, statat};
 
@@ -19,7 +19,7 @@ pub const MAX_ENTRIES: usize = 50_000;
 pub enum Scan {
     /// Everything.
     Complete,
-    /// Only the first [`MAX_ENTRIES`].
+    /// Only as many as are looked at.
     Incomplete,
 }
 
@@ -40,6 +40,27 @@ pub struct UnsafeContents {
 ///
 /// [`UnsafeContents`] with the first thing found.
 pub fn scan(directory: &OwnedFd) -> Result<Scan, UnsafeContents> {
+    walk(directory, MAX_ENTRIES, |path, kind| match kind {
+        FileType::Socket => Err(found("a socket", path)),
+        FileType::Fifo => Err(found("a FIFO", path)),
+        FileType::CharacterDevice | FileType::BlockDevice => Err(found("a device", path)),
+        FileType::Directory | FileType::RegularFile | FileType::Symlink | FileType::Unknown => {
+            Ok(())
+        }
+    })
+}
+
+/// Goes through what is below the directory, in the order in which the file system lists it, and
+/// has each of the first `most` entries looked at: its path, which begins with `./`, and its kind.
+///
+/// # Errors
+///
+/// The first that `look` gives.
+pub(super) fn walk<E>(
+    directory: &OwnedFd,
+    most: usize,
+    mut look: impl FnMut(&Path, FileType) -> Result<(), E>,
+) -> Result<Scan, E> {
     let mut pending = vec![PathBuf::from(".")];
     let mut seen = 0;
     while let Some(path) = pending.pop() {
@@ -55,18 +76,14 @@ pub fn scan(directory: &OwnedFd) -> Result<Scan, UnsafeContents> {
                 continue;
             }
             seen += 1;
-            if seen > MAX_ENTRIES {
+            if seen > most {
                 return Ok(Scan::Incomplete);
             }
             let below = path.join(name);
-            match kind(directory, &below, entry.file_type()) {
-                FileType::Directory => pending.push(below),
-                FileType::Socket => return Err(found("a socket", &below)),
-                FileType::Fifo => return Err(found("a FIFO", &below)),
-                FileType::CharacterDevice | FileType::BlockDevice => {
-                    return Err(found("a device", &below));
-                }
-                FileType::RegularFile | FileType::Symlink | FileType::Unknown => {}
+            let kind = kind(directory, &below, entry.file_type());
+            look(&below, kind)?;
+            if kind == FileType::Directory {
+                pending.push(below);
             }
         }
     }
@@ -74,7 +91,7 @@ pub fn scan(directory: &OwnedFd) -> Result<Scan, UnsafeContents> {
 }
 
 /// Some file systems tell the kind only when asked for each file.
-fn kind(directory: &OwnedFd, path: &PathBuf, listed: FileType) -> FileType {
+fn kind(directory: &OwnedFd, path: &Path, listed: FileType) -> FileType {
     if listed != FileType::Unknown {
         return listed;
     }
@@ -84,7 +101,7 @@ fn kind(directory: &OwnedFd, path: &PathBuf, listed: FileType) -> FileType {
     })
 }
 
-fn found(kind: &'static str, path: &std::path::Path) -> UnsafeContents {
+fn found(kind: &'static str, path: &Path) -> UnsafeContents {
     let shown = path.strip_prefix(".").unwrap_or(path).to_string_lossy();
     UnsafeContents {
         kind,
@@ -100,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    fn open(path: &std::path::Path) -> OwnedFd {
+    fn open(path: &Path) -> OwnedFd {
         openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap()
     }
 

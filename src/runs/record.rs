@@ -9,6 +9,7 @@ use super::request::RunRequest;
 use super::state::RunState;
 use crate::execution::ExecutionResult;
 use crate::ids::{ClientKey, RunId};
+use crate::receipt::Evidence;
 
 /// A run as the store has it.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,13 +63,15 @@ impl RunOutcome {
     }
 }
 
-/// An episode and what is stored with it, but never served: its program.
+/// An episode and what belongs to the record of it, but is never served with it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordedEpisode {
     /// The episode.
     pub episode: Episode,
     /// Its program.
     pub code: String,
+    /// What its receipt says besides the result.
+    pub evidence: Evidence,
 }
 
 /// What the judge decided about an episode.

@@ -1,8 +1,8 @@
 //! What a daemon that went away left behind, put in order before the next one accepts runs.
 //!
 //! Runs that were going on cannot be taken up again: they end, and say so. Executions that were
-//! planned and never recorded may still have a sandbox: it is destroyed. Waiting runs are left
-//! alone. Doing it twice changes nothing.
+//! planned and never recorded may still have a sandbox: it is destroyed, and they get a receipt that
+//! says that they were lost. Waiting runs are left alone. Doing it twice changes nothing.
 
 use std::error::Error;
 use std::time::Duration;
@@ -133,7 +133,7 @@ mod tests {
 
     use super::*;
     use crate::ids::RunId;
-    use crate::runs::service::testing::{Place, episode, start};
+    use crate::runs::service::testing::{Place, episode, recorded, start};
 
     /// Destroys everything but one.
     #[derive(Debug, Default)]
@@ -177,14 +177,17 @@ mod tests {
             .apply(cancelled, cancel, &Alongside::Nothing)
             .await
             .unwrap();
-        let recorded = execution(running);
+        let finished = execution(running);
         let open = execution(running);
         let stubborn = execution(cancelled);
-        for planned in [&recorded, &open, &stubborn] {
+        for planned in [&finished, &open, &stubborn] {
             store.plan_execution(planned).await.unwrap();
         }
-        let done = episode(running, 1, &recorded.id);
-        store.add_episode(&done, "print()").await.unwrap();
+        let done = episode(running, 1, &finished.id);
+        store
+            .add_episode(&recorded(&done, "print()"))
+            .await
+            .unwrap();
         store.close().await;
 
         let store = place.open().await;

@@ -111,7 +111,7 @@ pub trait Journal: Send + Sync + std::fmt::Debug {
     async fn plan_execution(&self, run: RunId, execution: &ExecutionId) -> Result<(), StoreError>;
 
     /// An episode is over.
-    async fn add_episode(&self, episode: &Episode, code: &str) -> Result<(), StoreError>;
+    async fn add_episode(&self, recorded: &RecordedEpisode) -> Result<(), StoreError>;
 }
 
 /// Is told what happens in a run while it happens. Must not block.
@@ -290,6 +290,20 @@ impl RunService {
     /// [`StoreError`] if the store fails.
     pub async fn last_episode(&self, id: RunId) -> Result<Option<Episode>, StoreError> {
         self.inner.store.last_episode(id).await
+    }
+
+    /// The receipt of an execution of a run, or of its last one, as it was signed; `None` if it has
+    /// none yet or is unknown.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if the store fails.
+    pub async fn receipt(
+        &self,
+        id: RunId,
+        execution: Option<&ExecutionId>,
+    ) -> Result<Option<String>, StoreError> {
+        self.inner.store.receipt(id, execution).await
     }
 
     /// What was decided about the episodes of these runs, in order of the episodes of each.

@@ -121,6 +121,17 @@ pub enum StoreError {
         /// In this program.
         known: i64,
     },
+    /// It was written by an older version, and only a daemon may bring it up to date.
+    #[error(
+        "the store has schema version {found}, this version needs {known}: start `fumehood serve` once, \
+         which brings it up to date"
+    )]
+    TooOld {
+        /// In the file.
+        found: i64,
+        /// In this program.
+        known: i64,
+    },
     /// It is damaged.
     #[error("the store is damaged ({0}); nothing was changed, restore it from a backup")]
     Corrupt(String),
@@ -161,6 +172,7 @@ impl StoreError {
             Self::Open { .. }
             | Self::InUse { .. }
             | Self::TooNew { .. }
+            | Self::TooOld { .. }
             | Self::Corrupt(_)
             | Self::Unreadable(_)
             | Self::NotRunning(_)
@@ -218,9 +230,10 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// run that is over.
     async fn plan_execution(&self, execution: &OpenExecution) -> Result<(), StoreError>;
 
-    /// Keeps an episode with its program; its execution is open no more. Refused with
-    /// [`StoreError::NotRunning`] like [`Store::plan_execution`]: a final record stays as it is.
-    async fn add_episode(&self, episode: &Episode, code: &str) -> Result<(), StoreError>;
+    /// Keeps an episode with its program, and the receipt of its execution, which is open no more.
+    /// Refused with [`StoreError::NotRunning`] like [`Store::plan_execution`]: a final record stays
+    /// as it is.
+    async fn add_episode(&self, recorded: &RecordedEpisode) -> Result<(), StoreError>;
 
     /// The episodes of a run, in order.
     async fn episodes(&self, id: RunId) -> Result<Vec<Episode>, StoreError>;
@@ -234,8 +247,17 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Executions planned but never recorded: what a daemon that went away left open.
     async fn open_executions(&self) -> Result<Vec<OpenExecution>, StoreError>;
 
-    /// Closes an open execution that will never be recorded.
+    /// Closes an open execution that will never be recorded, with a receipt that says so.
     async fn abandon_execution(&self, id: &ExecutionId) -> Result<(), StoreError>;
+
+    /// The receipt of an execution of a run, or of the last one that is over, as it was signed;
+    /// `None` if there is none. Every execution that was planned gets one receipt, in the same
+    /// transaction as the record of its end, and the receipts of a store are one chain.
+    async fn receipt(
+        &self,
+        id: RunId,
+        execution: Option<&ExecutionId>,
+    ) -> Result<Option<String>, StoreError>;
 
     /// Finishes outstanding work, within a bound, and closes the files.
     async fn close(&self);

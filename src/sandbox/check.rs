@@ -7,6 +7,7 @@ use fumehood_protocol::message::{self, Ready};
 use super::policy;
 use super::template::{DatasetMount, Template};
 use crate::execution::DatasetPin;
+use crate::execution::isolation::{Found, FoundDataset};
 
 /// The runtime that has a kernel of its own and tells some things otherwise.
 const GVISOR: &str = "runsc";
@@ -133,6 +134,47 @@ pub fn check_dataset(
     }
 }
 
+/// What the supervisor found, for the record.
+#[must_use]
+pub fn found(ready: &Ready) -> Found {
+    let Ready {
+        protocol,
+        uid,
+        gid,
+        groups,
+        capabilities,
+        no_new_privileges,
+        seccomp,
+        root_read_only,
+        network_interfaces,
+        dataset,
+        workspace,
+    } = ready;
+    Found {
+        protocol: *protocol,
+        uid: *uid,
+        gid: *gid,
+        supplementary_groups: groups.clone(),
+        capabilities: format!("{capabilities:016x}"),
+        no_new_privileges: *no_new_privileges,
+        seccomp_mode: *seccomp,
+        root_read_only: *root_read_only,
+        network_interfaces: network_interfaces.clone(),
+        dataset: found_dataset(*dataset),
+        workspace_bytes: workspace.total_bytes,
+        workspace_inodes: workspace.total_inodes,
+    }
+}
+
+/// What the supervisor found at the place of the data set, for the record.
+#[must_use]
+pub fn found_dataset(mounted: Option<message::DatasetMount>) -> Option<FoundDataset> {
+    mounted.map(|mounted| FoundDataset {
+        read_only: mounted.read_only,
+        readable: mounted.readable,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use fumehood_protocol::message::Filesystem;
@@ -222,6 +264,25 @@ mod tests {
             let refusal = check(&ready, &template(), UID).unwrap_err();
             assert_eq!(refusal, Refusal::Weakened(name.to_owned()));
         }
+    }
+
+    #[test]
+    fn what_was_found_is_recorded_as_it_is() {
+        let good = found(&ready());
+        assert_eq!((good.uid, good.gid), (UID, UID));
+        assert_eq!(good.capabilities, "0000000000000000");
+        let dataset = FoundDataset {
+            read_only: true,
+            readable: true,
+        };
+        assert_eq!(good.dataset, Some(dataset));
+        let mut weak = ready();
+        weak.capabilities = 0x20;
+        weak.no_new_privileges = None;
+        weak.dataset = None;
+        let weak = found(&weak);
+        assert_eq!(weak.capabilities, "0000000000000020");
+        assert_eq!((weak.no_new_privileges, weak.dataset), (None, None));
     }
 
     #[test]

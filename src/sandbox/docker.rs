@@ -2,7 +2,8 @@
 //!
 //! Owns the connection, made when first needed and again after it failed, so that a daemon can be
 //! started before its engine. Every call has a bound ([`client`]); settings come from one pure
-//! function ([`options`]) and are read back ([`verify`]).
+//! function ([`options`]), are read back ([`verify`]), and are passed on as they were read
+//! (`applied`).
 
 pub mod client;
 
@@ -15,6 +16,10 @@ pub mod supervisor;
 pub mod container;
 
 mod creation;
+
+mod about;
+
+mod applied;
 
 mod placement;
 
@@ -33,15 +38,19 @@ use bollard::query_parameters::ListContainersOptions;
 use tokio::sync::Mutex;
 use tracing::info;
 
+use self::about::LastAnswer;
 use self::client::{Call, bounded};
 use self::creation::Creation;
 use self::options::{LABEL_EXECUTION, LABEL_INSTANCE, container_name};
 use self::placement::Placement;
 use self::reaper::Reaper;
 use self::supervisor::SupervisorVolume;
-use super::engine::{Engine, EngineDescription, EngineError, Leftover, Sandbox};
+use super::engine::{Created, Engine, EngineDescription, EngineError, Leftover};
 use super::template::{Image, SandboxRequest};
 use crate::ids::{ExecutionId, InstanceId};
+
+/// What this engine calls itself.
+const ENGINE_NAME: &str = "Docker Engine";
 
 /// A Docker Engine.
 #[derive(Debug)]
@@ -59,6 +68,7 @@ struct Connection {
     cgroup_v1: bool,
     default_runtime: String,
     placement: Placement,
+    about: LastAnswer,
     /// The volume with the supervisor, as it was when it was known to be complete.
     supervisor_volume: Mutex<Option<SupervisorVolume>>,
 }
@@ -103,6 +113,7 @@ impl DockerEngine {
             cgroup_v1: info.cgroup_version == Some(SystemInfoCgroupVersionEnum::_1),
             default_runtime: info.default_runtime.unwrap_or_default(),
             placement: Placement::default(),
+            about: LastAnswer::default(),
             supervisor_volume: Mutex::new(None),
         });
         self.reaper.use_client(&connection.docker);
@@ -122,7 +133,7 @@ impl Engine for DockerEngine {
         let connection = self.connection().await?;
         let version = bounded(Call::Describe, connection.docker.version()).await?;
         Ok(EngineDescription {
-            name: "Docker Engine".to_owned(),
+            name: ENGINE_NAME.to_owned(),
             version: version.version.unwrap_or_default(),
             api_version: connection.docker.client_version().to_string(),
         })
@@ -152,7 +163,7 @@ impl Engine for DockerEngine {
         })
     }
 
-    async fn create(&self, request: &SandboxRequest) -> Result<Box<dyn Sandbox>, EngineError> {
+    async fn create(&self, request: &SandboxRequest) -> Result<Created, EngineError> {
         let creation = Creation {
             connection: self.connection().await?,
             instance: self.instance.clone(),
@@ -160,7 +171,7 @@ impl Engine for DockerEngine {
             reaper: self.reaper.clone(),
         };
         match self.reaper.see_through(creation.run()).await {
-            Ok(created) => Ok(Box::new(created?)),
+            Ok(created) => created,
             Err(died) => Err(EngineError::Failed {
                 call: Call::Create.words(),
                 source: died.into(),

@@ -11,6 +11,7 @@ use tokio::io::AsyncWrite;
 
 use super::slots::Slot;
 use super::template::{Image, SandboxRequest};
+use crate::execution::isolation::Applied;
 use crate::ids::ExecutionId;
 
 /// A container engine.
@@ -25,7 +26,7 @@ pub trait Engine: Send + Sync + std::fmt::Debug {
     /// Creates a sandbox and compares what the engine made of it with what was asked for
     /// (invariant 6). The container's name follows from the execution: a second creation for the
     /// same one fails.
-    async fn create(&self, request: &SandboxRequest) -> Result<Box<dyn Sandbox>, EngineError>;
+    async fn create(&self, request: &SandboxRequest) -> Result<Created, EngineError>;
 
     /// Whether this daemon may mount data sets into sandboxes that run already
     /// ([`Sandbox::place_dataset`]), under this runtime; `None` is the engine's default one.
@@ -54,6 +55,15 @@ pub struct EngineDescription {
     pub version: String,
     /// The version of the interface that was agreed on.
     pub api_version: String,
+}
+
+/// A sandbox that was created, and what its engine says that it made.
+#[derive(Debug)]
+pub struct Created {
+    /// The sandbox.
+    pub sandbox: Box<dyn Sandbox>,
+    /// Its settings, as they were read back.
+    pub applied: Applied,
 }
 
 /// A sandbox that was created and not yet started.

@@ -10,12 +10,13 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use super::check::{self, Refusal};
-use super::engine::{Engine, EngineError, Sandbox};
+use super::engine::{Created, Engine, EngineError, Sandbox};
 use super::program::{self, ARGUMENTS};
 use super::session::{Session, SessionError};
 use super::slots::Slot;
 use super::template::SandboxRequest;
 use crate::execution::DatasetPin;
+use crate::execution::isolation::Isolation;
 
 /// From the start of a sandbox to its supervisor's first message.
 const READY_BOUND: Duration = Duration::from_secs(30);
@@ -37,6 +38,8 @@ pub struct ReadySandbox {
     pub session: Session,
     /// Whether an interpreter waits in it.
     pub interpreter: Interpreter,
+    /// What it really is, as its engine and its supervisor say.
+    pub isolation: Isolation,
     /// Memory that it takes while it waits, if its supervisor could tell.
     pub memory_bytes: Option<u64>,
 }
@@ -90,7 +93,10 @@ pub async fn prepare(
     request: &SandboxRequest,
     slot: Slot,
 ) -> Result<ReadySandbox, PreparationError> {
-    let mut sandbox = engine.create(request).await?;
+    let Created {
+        mut sandbox,
+        applied,
+    } = engine.create(request).await?;
     sandbox.keep(slot);
     let mut session = Session::new(sandbox.start().await?);
     let ready = ready(&mut session).await?;
@@ -100,6 +106,10 @@ pub async fn prepare(
         sandbox,
         session,
         interpreter: Interpreter::None,
+        isolation: Isolation {
+            applied,
+            found: check::found(&ready),
+        },
         memory_bytes: None,
     })
 }
@@ -166,7 +176,9 @@ impl ReadySandbox {
             return Err(misunderstood("looking at the data set"));
         };
         let SandboxRequest { template, uid, .. } = &self.request;
-        Ok(check::check_dataset(found, pin, template, *uid)?)
+        check::check_dataset(found, pin, template, *uid)?;
+        self.isolation.found.dataset = check::found_dataset(found);
+        Ok(())
     }
 }
 

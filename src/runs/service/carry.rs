@@ -13,7 +13,7 @@ use super::inner::{Active, Inner, Stop, now};
 use super::{CarriedOut, Journal, RunContext};
 use crate::execution::cause::format_seconds;
 use crate::ids::{ExecutionId, RunId};
-use crate::runs::record::{Ending, Episode, RunOutcome};
+use crate::runs::record::{Ending, Episode, RecordedEpisode, RunOutcome};
 use crate::runs::recovery::INTERRUPTED;
 use crate::runs::state::Event;
 use crate::runs::store::{Alongside, OpenExecution, Store, StoreError};
@@ -198,7 +198,7 @@ impl Journal for StoreJournal {
         self.0.plan_execution(&execution).await
     }
 
-    async fn add_episode(&self, episode: &Episode, code: &str) -> Result<(), StoreError> {
-        self.0.add_episode(episode, code).await
+    async fn add_episode(&self, recorded: &RecordedEpisode) -> Result<(), StoreError> {
+        self.0.add_episode(recorded).await
     }
 }

@@ -17,7 +17,8 @@ use crate::config::Execution;
 use crate::execution::cause::Verdict;
 use crate::execution::{Artifact, ExecutionResult};
 use crate::ids::{ClientKey, ExecutionId, RunId};
-use crate::runs::record::{Ending, Episode, RunOutcome, RunRecord};
+use crate::receipt::testing::{evidence, notary};
+use crate::runs::record::{Ending, Episode, RecordedEpisode, RunOutcome, RunRecord};
 use crate::runs::request::{LlmMode, RunRequest};
 use crate::runs::state::Event;
 use crate::runs::store::sqlite::SqliteStore;
@@ -40,7 +41,7 @@ impl Place {
     }
 
     pub(crate) async fn open(&self) -> SqliteStore {
-        SqliteStore::open(&self.file()).await.unwrap()
+        SqliteStore::open(&self.file(), notary()).await.unwrap()
     }
 
     /// Commits that are in the write-ahead log: frames that carry the size of the database after
@@ -161,6 +162,15 @@ pub(crate) fn episode(run_id: RunId, iteration: u32, execution: &ExecutionId) ->
         summary: "x".to_owned(),
         suggested_fix: None,
         error_category: None,
+    }
+}
+
+/// The episode as it is recorded.
+pub(crate) fn recorded(episode: &Episode, code: &str) -> RecordedEpisode {
+    RecordedEpisode {
+        episode: episode.clone(),
+        code: code.to_owned(),
+        evidence: evidence(),
     }
 }
 

@@ -23,6 +23,10 @@ mod statements;
 
 mod rows;
 
+mod receipts;
+
+pub mod export;
+
 #[cfg(test)]
 mod tests;
 
@@ -38,6 +42,7 @@ use tokio::task::spawn_blocking;
 use self::access::Access;
 use self::batch::Surroundings;
 use self::changes::{AbandonExecution, AddEpisode, Apply, Insert, PlanExecution};
+use self::failure::Flushes;
 use self::readers::Readers;
 use self::rows::{json, json_column, record};
 use self::writer::Writer;
@@ -45,7 +50,8 @@ use super::{
     Alongside, Fault, IdempotencyKey, Inserted, NewRun, OpenExecution, RunFilter, Store, StoreError,
 };
 use crate::ids::{ClientKey, ExecutionId, RunId};
-use crate::runs::record::{Episode, Judgement, RunRecord};
+use crate::receipt::Notary;
+use crate::runs::record::{Episode, Judgement, RecordedEpisode, RunRecord};
 use crate::runs::state::{Event, Refused};
 
 /// How long closing waits for operations that are under way.
@@ -60,19 +66,26 @@ pub struct SqliteStore {
 
 impl SqliteStore {
     /// Opens the database at `path`; makes it, and its directory, if they are not there. The lock
-    /// file beside it, `<path>.lock`, is held until [`Store::close`].
+    /// file beside it, `<path>.lock`, is held until [`Store::close`]. Receipts are made by `notary`.
     ///
     /// # Errors
     ///
     /// [`StoreError::InUse`] if another daemon has it, [`StoreError::Corrupt`] if it is damaged or
     /// another program's, [`StoreError::TooNew`] if a newer version wrote it: in these cases the
     /// file is left as it was. [`StoreError::Open`] for everything else.
-    pub async fn open(path: &Path) -> Result<Self, StoreError> {
+    pub async fn open(path: &Path, notary: Notary) -> Result<Self, StoreError> {
         let cannot = |fault: Fault| open::cannot_open(path, fault);
         let given = path.to_owned();
-        let opening = spawn_blocking(move || open::open(&given));
+        let key = notary.public_key();
+        let opening = spawn_blocking(move || {
+            let opened = open::open(&given)?;
+            let flushes = Flushes::default();
+            let access = Access::new(&opened.reader, &flushes, "read the last receipt");
+            receipts::standing(access, key)?.tell();
+            Ok::<_, StoreError>(opened)
+        });
         let opened = opening.await.map_err(|_panicked| cannot(Fault::Died))??;
-        let surroundings = Arc::new(Surroundings::new(opened.directory));
+        let surroundings = Arc::new(Surroundings::new(opened.directory, notary));
         let readers = Readers::new(&opened.path, opened.reader, Arc::clone(&surroundings));
         let readers = readers.map_err(cannot)?;
         let writer = Writer::start(opened.writer, opened.unfinished, surroundings, opened.lock);
@@ -164,15 +177,19 @@ impl Store for SqliteStore {
         event: Event,
         alongside: &Alongside,
     ) -> Result<Option<Result<RunRecord, Refused>>, StoreError> {
-        self.writer.run(Apply::new(id, event, alongside)?).await
+        let notary = &self.writer.surroundings.notary;
+        self.writer
+            .run(Apply::new(id, event, alongside, notary)?)
+            .await
     }
 
     async fn plan_execution(&self, execution: &OpenExecution) -> Result<(), StoreError> {
         self.writer.run(PlanExecution(execution.clone())).await
     }
 
-    async fn add_episode(&self, episode: &Episode, code: &str) -> Result<(), StoreError> {
-        self.writer.run(AddEpisode::new(episode, code)?).await
+    async fn add_episode(&self, recorded: &RecordedEpisode) -> Result<(), StoreError> {
+        let notary = &self.writer.surroundings.notary;
+        self.writer.run(AddEpisode::new(recorded, notary)?).await
     }
 
     async fn episodes(&self, id: RunId) -> Result<Vec<Episode>, StoreError> {
@@ -207,6 +224,16 @@ impl Store for SqliteStore {
 
     async fn abandon_execution(&self, id: &ExecutionId) -> Result<(), StoreError> {
         self.writer.run(AbandonExecution(id.clone())).await
+    }
+
+    async fn receipt(
+        &self,
+        id: RunId,
+        execution: Option<&ExecutionId>,
+    ) -> Result<Option<String>, StoreError> {
+        let execution = execution.cloned();
+        let reading = move |access: Access<'_>| receipts::find(access, id, execution.as_ref());
+        self.readers.read("read a receipt", reading).await
     }
 
     async fn close(&self) {

@@ -16,9 +16,9 @@ use super::container::DockerSandbox;
 use super::options::{self, Identity, container_name};
 use super::reaper::Reaper;
 use super::supervisor::{self, SupervisorVolume};
-use super::{Connection, verify};
+use super::{Connection, applied, verify};
 use crate::ids::{ExecutionId, InstanceId};
-use crate::sandbox::engine::EngineError;
+use crate::sandbox::engine::{Created, EngineError};
 use crate::sandbox::template::{DatasetMount, Image, SandboxRequest};
 
 /// Added to a sandbox's lifetime for the deadline in the container's label: preparing before it
@@ -38,8 +38,9 @@ pub(super) struct Creation {
 }
 
 impl Creation {
-    /// Creates the container and compares what the engine made of it with what was asked for.
-    pub(super) async fn run(self) -> Result<DockerSandbox, EngineError> {
+    /// Creates the container, compares what the engine made of it with what was asked for, and gives
+    /// both.
+    pub(super) async fn run(self) -> Result<Created, EngineError> {
         let SandboxRequest {
             execution,
             template,
@@ -74,8 +75,12 @@ impl Creation {
             .made(bounded(Call::Create, created).await)
             .map_err(|error| client::create_failed(error, template))?;
         let inspect = docker.inspect_container(sandbox.name(), None::<InspectContainerOptions>);
-        let applied = bounded(Call::Inspect, inspect).await?;
-        let differences = verify::differences(&body, &applied);
+        let (inspected, about) = tokio::join!(
+            bounded(Call::Inspect, inspect),
+            self.connection.about.get(docker)
+        );
+        let inspected = inspected?;
+        let differences = verify::differences(&body, &inspected);
         if !differences.is_empty() {
             warn!(
                 sandbox = sandbox.name(),
@@ -87,7 +92,10 @@ impl Creation {
         if template.dataset == DatasetMount::Place {
             sandbox.expect_dataset();
         }
-        Ok(sandbox)
+        Ok(Created {
+            sandbox: Box::new(sandbox),
+            applied: applied::applied(inspected, &about),
+        })
     }
 
     fn sandbox(&self, execution: &ExecutionId) -> DockerSandbox {

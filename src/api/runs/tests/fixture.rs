@@ -15,9 +15,10 @@ use tower::ServiceExt as _;
 
 use crate::api::{ApiParts, ApiState, Readiness, router};
 use crate::config::Config;
+use crate::receipt::testing::notary;
 use crate::runs::events::RunEvent;
-use crate::runs::record::{Ending, RecordedEpisode, RunOutcome, RunRecord};
-use crate::runs::service::testing::episode;
+use crate::runs::record::{Ending, RunOutcome, RunRecord};
+use crate::runs::service::testing::{episode, recorded};
 use crate::runs::service::{CarriedOut, Orchestrator, RunContext, RunService, ServiceSettings};
 use crate::runs::store::Store;
 use crate::runs::store::sqlite::SqliteStore;
@@ -41,10 +42,7 @@ impl Orchestrator for Scripted {
             stream: Stream::Stdout,
             bytes: b"hello".to_vec(),
         });
-        let last_episode = Box::new(RecordedEpisode {
-            episode: episode(run.id, 1, &id),
-            code: "SECRET".to_owned(),
-        });
+        let last_episode = Box::new(recorded(&episode(run.id, 1, &id), "SECRET"));
         context
             .observer
             .observe(RunEvent::ExecutionEnded(id, "SUCCESS"));
@@ -112,7 +110,7 @@ impl Fixture {
         config.api.max_body_bytes = 100_000;
         change(&mut config);
         let file = dir.path().join("state/fumehood.db");
-        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&file).await.unwrap());
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&file, notary()).await.unwrap());
         let settings = ServiceSettings {
             max_concurrent_runs: 1,
             max_queued_runs: config.app.max_queued_runs,

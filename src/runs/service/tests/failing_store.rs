@@ -73,8 +73,8 @@ impl Store for Failing {
         self.inner.plan_execution(execution).await
     }
 
-    async fn add_episode(&self, episode: &Episode, code: &str) -> Result<(), StoreError> {
-        self.inner.add_episode(episode, code).await
+    async fn add_episode(&self, recorded: &RecordedEpisode) -> Result<(), StoreError> {
+        self.inner.add_episode(recorded).await
     }
 
     async fn episodes(&self, id: RunId) -> Result<Vec<Episode>, StoreError> {
@@ -95,6 +95,14 @@ impl Store for Failing {
 
     async fn abandon_execution(&self, id: &ExecutionId) -> Result<(), StoreError> {
         self.inner.abandon_execution(id).await
+    }
+
+    async fn receipt(
+        &self,
+        id: RunId,
+        execution: Option<&ExecutionId>,
+    ) -> Result<Option<String>, StoreError> {
+        self.inner.receipt(id, execution).await
     }
 
     async fn close(&self) {

@@ -10,6 +10,7 @@ use rusqlite::Connection;
 
 use super::access::Access;
 use super::failure::Flushes;
+use crate::receipt::Notary;
 use crate::runs::store::StoreError;
 
 /// Free space below which no new run is accepted, so that accepted ones can still be recorded.
@@ -21,14 +22,16 @@ pub(super) struct Surroundings {
     directory: PathBuf,
     space_floor: AtomicU64,
     pub(super) flushes: Flushes,
+    pub(super) notary: Notary,
 }
 
 impl Surroundings {
-    pub(super) fn new(directory: PathBuf) -> Self {
+    pub(super) fn new(directory: PathBuf, notary: Notary) -> Self {
         Self {
             directory,
             space_floor: AtomicU64::new(SPACE_FLOOR),
             flushes: Flushes::default(),
+            notary,
         }
     }
 
@@ -67,6 +70,11 @@ impl<'c> Batch<'c> {
     /// The connection, for `operation`.
     pub(super) fn access(&self, operation: &'static str) -> Access<'c> {
         Access::new(self.connection, &self.surroundings.flushes, operation)
+    }
+
+    /// Who makes receipts.
+    pub(super) fn notary(&self) -> &'c Notary {
+        &self.surroundings.notary
     }
 
     /// Refuses if the disk is nearly full.

@@ -6,11 +6,13 @@ use rusqlite::params;
 
 use super::access::Access;
 use super::batch::Batch;
+use super::receipts;
 use super::rows::{self, StateColumns, column, json, record};
 use super::statements;
 use super::writer::Operation;
 use crate::ids::{ExecutionId, RunId};
-use crate::runs::record::{Episode, RunRecord};
+use crate::receipt::{Draft, Notary};
+use crate::runs::record::{RecordedEpisode, RunRecord};
 use crate::runs::state::{Event, Refused};
 use crate::runs::store::{
     Alongside, Fault, IdempotencyKey, Inserted, NewRun, OpenExecution, StoreError,
@@ -83,7 +85,12 @@ pub(super) struct Apply {
 }
 
 impl Apply {
-    pub(super) fn new(id: RunId, event: Event, alongside: &Alongside) -> Result<Self, StoreError> {
+    pub(super) fn new(
+        id: RunId,
+        event: Event,
+        alongside: &Alongside,
+        notary: &Notary,
+    ) -> Result<Self, StoreError> {
         let mut apply = Self {
             id,
             event,
@@ -99,7 +106,7 @@ impl Apply {
                 });
             }
             Alongside::Episode(last) => {
-                apply.episode = Some(AddEpisode::new(&last.episode, &last.code)?);
+                apply.episode = Some(AddEpisode::new(last, notary)?);
             }
         }
         Ok(apply)
@@ -160,23 +167,26 @@ impl Operation for PlanExecution {
     }
 }
 
-/// Keeps an episode and closes its execution.
+/// Keeps an episode and closes its execution with a receipt.
 pub(super) struct AddEpisode {
     run: RunId,
     iteration: u32,
     text: String,
     code: String,
     execution: ExecutionId,
+    receipt: Draft,
 }
 
 impl AddEpisode {
-    pub(super) fn new(episode: &Episode, code: &str) -> Result<Self, StoreError> {
+    pub(super) fn new(recorded: &RecordedEpisode, notary: &Notary) -> Result<Self, StoreError> {
+        let RecordedEpisode { episode, code, .. } = recorded;
         Ok(Self {
             run: episode.run_id,
             iteration: episode.iteration,
             text: json(episode)?,
-            code: code.to_owned(),
+            code: code.clone(),
             execution: episode.execution.execution_id.clone(),
+            receipt: receipts::draft(recorded, notary)?,
         })
     }
 
@@ -186,9 +196,8 @@ impl AddEpisode {
         let episode = params![run, self.iteration, self.text, self.code];
         access.execute(statements::INSERT_EPISODE, episode)?;
         let execution = params![self.execution.as_str()];
-        access
-            .execute(statements::RECORD_EXECUTION, execution)
-            .map(drop)
+        access.execute(statements::RECORD_EXECUTION, execution)?;
+        receipts::append(batch, access, &self.receipt)
     }
 }
 
@@ -202,7 +211,7 @@ impl Operation for AddEpisode {
     }
 }
 
-/// Closes an open execution that will never be recorded.
+/// Closes an open execution that will never be recorded, with a receipt that says so.
 pub(super) struct AbandonExecution(pub(super) ExecutionId);
 
 impl Operation for AbandonExecution {
@@ -210,10 +219,17 @@ impl Operation for AbandonExecution {
     type Answer = ();
 
     fn execute(self, batch: &mut Batch<'_>) -> Result<(), StoreError> {
-        batch
-            .access(Self::NAME)
-            .execute(statements::ABANDON_EXECUTION, params![self.0.as_str()])
-            .map(drop)
+        let access = batch.access(Self::NAME);
+        let by = params![self.0.as_str()];
+        let run = access.first(statements::OPEN_EXECUTION, by, |row| {
+            rows::run_id(&column::<String>(row, "run_id")?)
+        })?;
+        let Some(run) = run else {
+            return Ok(());
+        };
+        let lost = receipts::lost(run, &self.0, batch.notary())?;
+        access.execute(statements::ABANDON_EXECUTION, params![self.0.as_str()])?;
+        receipts::append(batch, access, &lost)
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Until the check has passed nothing is written to a file that was there before.
 
+use std::cmp::Ordering;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
@@ -19,9 +20,12 @@ const APPLICATION_ID: i64 = 0x6675_6d65;
 
 /// What leads from each schema version to the next; the version is the number of steps taken.
 /// Steps that were released never change.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 4] = [
     include_str!("schema.sql"),
     include_str!("requests_by_sequence.sql"),
+    // Version 3 is another branch's (tenants): its step goes here, in place of this one.
+    "",
+    include_str!("receipts.sql"),
 ];
 
 /// How long a statement waits for a lock. There is one writer and one daemon, so only an
@@ -79,6 +83,23 @@ pub(super) fn open(path: &Path) -> Result<Opened, StoreError> {
         unfinished,
         reader,
     })
+}
+
+/// A connection that reads beside a daemon that has the lock.
+pub(super) fn beside(path: &Path) -> Result<Connection, StoreError> {
+    let failed = |source| refused(path, source);
+    let connection = reader(path).map_err(failed)?;
+    if number(&connection, "PRAGMA application_id").map_err(failed)? != APPLICATION_ID {
+        let why = "it is a database of another program".to_owned();
+        return Err(StoreError::Corrupt(why));
+    }
+    let found = number(&connection, "PRAGMA user_version").map_err(failed)?;
+    let known = known_version();
+    match found.cmp(&known) {
+        Ordering::Less => Err(StoreError::TooOld { found, known }),
+        Ordering::Equal => Ok(connection),
+        Ordering::Greater => Err(StoreError::TooNew { found, known }),
+    }
 }
 
 /// A connection that writes.

@@ -34,6 +34,31 @@ pub(super) const ABANDON_EXECUTION: &str =
 
 pub(super) const OPEN_EXECUTIONS: &str = "SELECT id, run_id FROM executions WHERE state = 'OPEN'";
 
+/// The run of an execution that is open.
+pub(super) const OPEN_EXECUTION: &str =
+    "SELECT run_id FROM executions WHERE id = ? AND state = 'OPEN'";
+
+/// The last link of the chain. The receipts themselves are not read for it.
+pub(super) const CHAIN_HEAD: &str =
+    "SELECT number, link FROM receipts ORDER BY number DESC LIMIT 1";
+
+pub(super) const INSERT_RECEIPT: &str =
+    "INSERT INTO receipts (number, execution_id, run_id, link, receipt) VALUES (?, ?, ?, ?, ?)";
+
+/// The end of the chain with its text.
+pub(super) const LAST_RECEIPT: &str =
+    "SELECT number, link, receipt FROM receipts ORDER BY number DESC LIMIT 1";
+
+pub(super) const RECEIPT: &str =
+    "SELECT receipt FROM receipts WHERE run_id = ? ORDER BY number DESC LIMIT 1";
+
+pub(super) const RECEIPT_OF: &str =
+    "SELECT receipt FROM receipts WHERE execution_id = ? AND run_id = ?";
+
+/// A piece of the chain.
+pub(super) const RECEIPTS_FROM: &str =
+    "SELECT number, receipt FROM receipts WHERE number >= ? ORDER BY number LIMIT ?";
+
 pub(super) const EPISODES: &str =
     "SELECT episode FROM episodes WHERE run_id = ? ORDER BY iteration";
 
@@ -94,6 +119,13 @@ mod tests {
             RECORD_EXECUTION,
             ABANDON_EXECUTION,
             OPEN_EXECUTIONS,
+            OPEN_EXECUTION,
+            CHAIN_HEAD,
+            INSERT_RECEIPT,
+            LAST_RECEIPT,
+            RECEIPT,
+            RECEIPT_OF,
+            RECEIPTS_FROM,
             EPISODES,
             LAST_EPISODE,
             JUDGEMENTS,
@@ -127,6 +159,8 @@ mod tests {
                 // its limit; the open executions are all that their index has.
                 let sound = step.starts_with("SEARCH")
                     || (step == "SCAN runs" && statement == page(false, false))
+                    // The last receipt is the first row from the end.
+                    || (step == "SCAN receipts" && [CHAIN_HEAD, LAST_RECEIPT].contains(&statement.as_str()))
                     || step == "SCAN executions USING INDEX executions_open"
                     || (statement == JUDGEMENTS
                         && ["LIST SUBQUERY 1", "SCAN json_each VIRTUAL TABLE INDEX 1:"]

@@ -6,6 +6,8 @@ mod faults;
 
 mod migrations;
 
+mod receipts;
+
 mod testing;
 
 use std::os::unix::fs::PermissionsExt as _;
@@ -14,8 +16,11 @@ use futures_util::future::join_all;
 use rusqlite::{Connection, OpenFlags};
 
 use super::*;
+use crate::receipt::testing::notary;
 use crate::runs::record::Ending;
-use crate::runs::service::testing::{Place, client, episode, finish, new_run, request, start};
+use crate::runs::service::testing::{
+    Place, client, episode, finish, new_run, recorded, request, start,
+};
 use crate::runs::state::RunState;
 use crate::runs::store::IdempotencyKey;
 
@@ -111,7 +116,7 @@ async fn only_the_owner_can_read_the_files() {
 async fn a_second_daemon_is_refused_until_the_first_has_closed() {
     let place = Place::new();
     let store = place.open().await;
-    let second = SqliteStore::open(&place.file()).await;
+    let second = SqliteStore::open(&place.file(), notary()).await;
     assert!(matches!(second, Err(StoreError::InUse { .. })));
     store.close().await;
     place.open().await;
@@ -136,7 +141,7 @@ async fn a_damaged_or_foreign_file_is_refused_and_left_as_it_was() {
     damages.push(sound[..sound.len() - page].to_vec());
     for (index, damaged) in damages.into_iter().enumerate() {
         std::fs::write(place.file(), &damaged).unwrap();
-        let opened = SqliteStore::open(&place.file()).await;
+        let opened = SqliteStore::open(&place.file(), notary()).await;
         assert!(
             matches!(opened, Err(StoreError::Corrupt(_))),
             "{index}: {opened:?}"
@@ -154,19 +159,19 @@ async fn files_of_other_programs_and_newer_versions_are_refused() {
     let other = second_connection(&place, OpenFlags::SQLITE_OPEN_READ_WRITE);
     other.execute_batch("PRAGMA user_version = 99").unwrap();
     other.close().unwrap();
-    let newer = SqliteStore::open(&place.file()).await;
+    let newer = SqliteStore::open(&place.file(), notary()).await;
     assert!(matches!(
         newer,
         Err(StoreError::TooNew {
             found: 99,
-            known: 2
+            known: 4
         })
     ));
 
     let foreign = place.directory.path().join("foreign.db");
     let connection = Connection::open(&foreign).unwrap();
     connection.execute_batch("CREATE TABLE runs (id)").unwrap();
-    let refused = SqliteStore::open(&foreign).await;
+    let refused = SqliteStore::open(&foreign, notary()).await;
     assert!(matches!(refused, Err(StoreError::Corrupt(_))));
 }
 
@@ -283,11 +288,22 @@ async fn episodes_and_executions_belong_to_runs_that_are_carried_out() {
     assert_eq!(open, std::slice::from_ref(&planned));
 
     let first = episode(id, 1, &planned.id);
-    store.add_episode(&first, "print(1)").await.unwrap();
+    store
+        .add_episode(&recorded(&first, "print(1)"))
+        .await
+        .unwrap();
     assert_eq!(store.open_executions().await.unwrap(), []);
-    assert!(store.add_episode(&first, "print(1)").await.is_err());
+    assert!(
+        store
+            .add_episode(&recorded(&first, "print(1)"))
+            .await
+            .is_err()
+    );
     let second = episode(id, 2, &ExecutionId::random());
-    store.add_episode(&second, "print(2)").await.unwrap();
+    store
+        .add_episode(&recorded(&second, "print(2)"))
+        .await
+        .unwrap();
     assert_eq!(store.episodes(id).await.unwrap(), [first, second.clone()]);
     assert_eq!(store.last_episode(id).await.unwrap(), Some(second));
 
@@ -297,7 +313,8 @@ async fn episodes_and_executions_belong_to_runs_that_are_carried_out() {
         .unwrap()
         .unwrap();
     assert_eq!(ended.unwrap().state.status(), "FAIL");
-    let late = store.add_episode(&episode(id, 3, &planned.id), "").await;
+    let late = recorded(&episode(id, 3, &planned.id), "");
+    let late = store.add_episode(&late).await;
     assert!(matches!(late, Err(StoreError::NotRunning(_))));
 }
 
@@ -331,10 +348,10 @@ async fn the_judgements_of_many_runs_are_one_answer() {
             let mut judged = episode(id, iteration, &ExecutionId::random());
             judged.judge_decision = Some((*decision).to_owned());
             judged.judge_reason = Some("\"why\"".to_owned());
-            store.add_episode(&judged, "").await.unwrap();
+            store.add_episode(&recorded(&judged, "")).await.unwrap();
         }
         let unjudged = episode(id, 9, &ExecutionId::random());
-        store.add_episode(&unjudged, "").await.unwrap();
+        store.add_episode(&recorded(&unjudged, "")).await.unwrap();
         ids.push(id);
     }
     let all = store.judgements(&ids).await.unwrap();

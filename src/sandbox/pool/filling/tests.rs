@@ -7,8 +7,7 @@ use tokio::sync::Notify;
 
 use super::*;
 use crate::execution::spec::SandboxLimits;
-use crate::sandbox::Sandbox;
-use crate::sandbox::engine::{Engine, EngineDescription, EngineError, Leftover};
+use crate::sandbox::engine::{Created, Engine, EngineDescription, EngineError, Leftover};
 use crate::sandbox::pool::{Pool, PoolSettings};
 use crate::sandbox::slots::Slots;
 use crate::sandbox::template::Image;
@@ -34,7 +33,7 @@ impl Engine for Faulty {
         })
     }
 
-    async fn create(&self, _request: &SandboxRequest) -> Result<Box<dyn Sandbox>, EngineError> {
+    async fn create(&self, _request: &SandboxRequest) -> Result<Created, EngineError> {
         if self.asked.fetch_add(1, Ordering::SeqCst) > 0 {
             self.again.notify_one();
         }

@@ -12,7 +12,6 @@ use tokio::sync::oneshot;
 
 use super::testing::{Hold, Statements};
 use super::*;
-use crate::runs::record::RecordedEpisode;
 
 /// An answer to come, made comparable.
 pub(super) type Answer<'s> = Pin<Box<dyn Future<Output = String> + 's>>;
@@ -277,10 +276,8 @@ async fn what_belongs_to_a_change_of_state_is_written_with_it_or_not_at_all() {
     store.apply(id, begin(), &planned).await.unwrap();
     let refused = store.apply(id, begin(), &planned).await.unwrap().unwrap();
     assert_eq!(refused, Err(Refused::AlreadyStarted));
-    let last = Alongside::Episode(Box::new(RecordedEpisode {
-        episode: episode(id, 1, &execution),
-        code: "print()".to_owned(),
-    }));
+    let last = Box::new(recorded(&episode(id, 1, &execution), "print()"));
+    let last = Alongside::Episode(last);
     for expected in [Ok("SUCCESS"), Err(Refused::AlreadyEnded)] {
         let answer = store.apply(id, finish(Ending::Success), &last).await;
         let answer = answer.unwrap().unwrap();
@@ -289,6 +286,7 @@ async fn what_belongs_to_a_change_of_state_is_written_with_it_or_not_at_all() {
     assert_eq!(place.commits() - before, 2);
     assert_eq!(store.open_executions().await.unwrap(), []);
     assert_eq!(store.episodes(id).await.unwrap().len(), 1);
+    assert!(store.receipt(id, None).await.unwrap().is_some());
 
     // A start whose execution cannot be planned is no start.
     let other = place.insert(&store, "a").await;
@@ -355,7 +353,7 @@ impl Cast {
             Step::Episode(run) => {
                 let mut episode = episode(id(run), 1, &self.execution);
                 episode.episode_id = uuid::Uuid::nil();
-                Box::pin(async move { told(store.add_episode(&episode, "").await) })
+                Box::pin(async move { told(store.add_episode(&recorded(&episode, "")).await) })
             }
         }
     }
@@ -368,11 +366,13 @@ async fn everything(store: &SqliteStore) -> String {
     };
     let runs = store.list(&filter).await.unwrap();
     let mut episodes = Vec::new();
+    let mut receipts = Vec::new();
     for run in &runs {
         episodes.extend(store.episodes(run.id).await.unwrap());
+        receipts.push(store.receipt(run.id, None).await.unwrap());
     }
     let open = store.open_executions().await.unwrap();
-    format!("{runs:?} {episodes:?} {open:?}")
+    format!("{runs:?} {episodes:?} {receipts:?} {open:?}")
 }
 
 proptest! {

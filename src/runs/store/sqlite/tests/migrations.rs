@@ -39,7 +39,10 @@ async fn a_file_of_version_1_keeps_its_rows() {
     let ended = expected[3].id;
     start(&store, ended).await;
     let last = episode(ended, 1, &ExecutionId::random());
-    store.add_episode(&last, "print()").await.unwrap();
+    store
+        .add_episode(&recorded(&last, "print()"))
+        .await
+        .unwrap();
     let end = store.apply(ended, finish(Ending::Success), &Alongside::Nothing);
     end.await.unwrap();
     let mut records = Vec::new();
@@ -58,10 +61,12 @@ async fn a_file_of_version_1_keeps_its_rows() {
         }
         let kept = store.last_episode(ended).await.unwrap();
         assert_eq!(kept.as_ref(), Some(&last));
+        // What was recorded before there were receipts has none.
+        assert_eq!(store.receipt(ended, None).await.unwrap(), None);
         store.close().await;
     }
     let store = place.open().await;
     let next = store.insert(&new_run("a"), 99).await.unwrap();
     assert_eq!(next, Inserted::New { sequence: 21 });
-    assert_eq!(pragma(&store, "user_version").await, "2");
+    assert_eq!(pragma(&store, "user_version").await, "4");
 }
