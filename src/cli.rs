@@ -8,6 +8,10 @@ mod calls;
 
 mod image;
 
+mod receipt;
+
+mod verify;
+
 mod report;
 
 use std::path::PathBuf;
@@ -65,6 +69,11 @@ enum Command {
     /// Make or list sandbox images
     #[command(subcommand)]
     Image(image::Image),
+    /// Check a receipt, its chain and the files that belong to it, offline
+    Verify(verify::Verify),
+    /// What belongs to the receipts of this state directory
+    #[command(subcommand)]
+    Receipt(receipt::Receipt),
     /// Print the effective configuration
     Config,
 }
@@ -74,7 +83,9 @@ impl Command {
         match self {
             Self::Serve(serve) => serve.overrides(),
             Self::Run(run) => run.overrides(),
-            Self::Image(_) | Self::Config => Overrides::default(),
+            Self::Image(_) | Self::Verify(_) | Self::Receipt(_) | Self::Config => {
+                Overrides::default()
+            }
         }
     }
 
@@ -82,7 +93,9 @@ impl Command {
     fn default_log(&self) -> &'static str {
         match self {
             Self::Serve(_) => "info",
-            Self::Run(_) | Self::Image(_) | Self::Config => "error",
+            Self::Run(_) | Self::Image(_) | Self::Verify(_) | Self::Receipt(_) | Self::Config => {
+                "error"
+            }
         }
     }
 }
@@ -90,23 +103,22 @@ impl Command {
 /// Does what the arguments of this process ask for.
 #[must_use]
 pub fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let filter = arguments.global.log.as_deref();
-    telemetry::start(
-        filter.unwrap_or(arguments.command.default_log()),
-        arguments.global.log_format,
-    );
-    let sources = Sources::of_process(arguments.global.config);
-    let config = match load(&sources, &arguments.command.overrides()) {
-        Ok(config) => config,
-        Err(error) => return bad_config(&error),
+    let Arguments { global, command } = Arguments::parse();
+    let filter = global.log.as_deref();
+    telemetry::start(filter.unwrap_or(command.default_log()), global.log_format);
+    let overrides = command.overrides();
+    let sources = Sources::of_process(global.config);
+    let config = || load(&sources, &overrides).map_err(|error| bad_config(&error));
+    let executed = match command {
+        // Needs no configuration, and is called where there may be none that can be used.
+        Command::Verify(verify) => Ok(verify.execute()),
+        Command::Serve(serve) => config().map(|config| block_on(serve.execute(config))),
+        Command::Run(run) => config().map(|config| block_on(run.execute(config))),
+        Command::Image(image) => config().map(|config| block_on(image.execute(config))),
+        Command::Receipt(receipt) => config().map(|config| receipt.execute(&config)),
+        Command::Config => config().map(|config| print_config(&config)),
     };
-    match arguments.command {
-        Command::Serve(serve) => block_on(serve.execute(config)),
-        Command::Run(run) => block_on(run.execute(config)),
-        Command::Image(image) => block_on(image.execute(config)),
-        Command::Config => print_config(&config),
-    }
+    executed.unwrap_or_else(|refused| refused)
 }
 
 fn bad_config(error: &ConfigError) -> ExitCode {

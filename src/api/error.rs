@@ -23,6 +23,8 @@ pub(super) enum ApiError {
     MethodNotAllowed { allow: &'static str },
     #[error("no such run")]
     RunNotFound,
+    #[error("none of the run's executions is over")]
+    ReceiptNotFound,
     #[error("a header, a parameter or the body is not valid")]
     Fields(Vec<FieldError>),
     #[error("the run was not admitted")]
@@ -89,6 +91,7 @@ fn answer(error: &ApiError) -> Answer {
     match error {
         ApiError::NotFound => new(StatusCode::NOT_FOUND, "Not Found"),
         ApiError::RunNotFound => new(StatusCode::NOT_FOUND, "Run not found"),
+        ApiError::ReceiptNotFound => new(StatusCode::NOT_FOUND, "Receipt not found"),
         ApiError::MethodNotAllowed { allow } => {
             new(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed")
                 .with(ALLOW, HeaderValue::from_static(allow))
@@ -232,6 +235,7 @@ mod tests {
         let table: Vec<(ApiError, u16, &str, Option<&str>)> = vec![
             (ApiError::NotFound, 404, "Not Found", None),
             (ApiError::RunNotFound, 404, "Run not found", None),
+            (ApiError::ReceiptNotFound, 404, "Receipt not found", None),
             (
                 ApiError::MethodNotAllowed { allow: "GET" },
                 405,

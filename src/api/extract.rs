@@ -59,14 +59,35 @@ impl<S: Send + Sync> FromRequestParts<S> for Listing {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let Query(pairs) = Query::<Vec<(String, String)>>::from_request_parts(parts, state)
-            .await
-            .map_err(|_| {
-                let problem = Problem::Value("the query is malformed".to_owned());
-                ApiError::Fields(vec![error(problem, &["query"], "")])
-            })?;
+        let pairs = query(parts, state).await?;
         listing(&pairs).map(Self).map_err(ApiError::Fields)
     }
+}
+
+/// The execution that a query names in its parameter of this name. Of a repeated one the last
+/// counts.
+#[derive(Debug)]
+pub(super) struct OfExecution(pub(super) Option<String>);
+
+impl<S: Send + Sync> FromRequestParts<S> for OfExecution {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let mut named = query(parts, state).await?.into_iter().rev();
+        let named = named.find(|(key, _)| key == "execution");
+        Ok(Self(named.map(|(_, value)| value)))
+    }
+}
+
+async fn query<S: Send + Sync>(
+    parts: &mut Parts,
+    state: &S,
+) -> Result<Vec<(String, String)>, ApiError> {
+    let Query(pairs) = Query::from_request_parts(parts, state).await.map_err(|_| {
+        let problem = Problem::Value("the query is malformed".to_owned());
+        ApiError::Fields(vec![error(problem, &["query"], "")])
+    })?;
+    Ok(pairs)
 }
 
 fn listing(pairs: &[(String, String)]) -> Result<RunFilter, Vec<FieldError>> {

@@ -26,6 +26,7 @@ pub fn router(state: ApiState) -> Router {
         .route("/runs/{run_id}/episodes", only_get(runs::episodes))
         .route("/runs/{run_id}/artifacts", only_get(runs::artifacts))
         .route("/runs/{run_id}/events", only_get(runs::events))
+        .route("/runs/{run_id}/receipt", only_get(runs::receipt))
         .route(
             "/runs/{run_id}/cancel",
             post(runs::cancel).fallback(refuse("POST")),

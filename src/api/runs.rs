@@ -6,6 +6,8 @@ mod events;
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse as _, Response};
 use serde_json::{Value, json};
 
 pub(super) use create::create;
@@ -13,9 +15,9 @@ pub(super) use events::events;
 
 use super::ApiState;
 use super::error::ApiError;
-use super::extract::{Listing, PathRun, cursor};
+use super::extract::{Listing, OfExecution, PathRun, cursor};
 use super::views::{ArtifactsView, EpisodesView, RunView};
-use crate::ids::RunId;
+use crate::ids::{ExecutionId, RunId};
 use crate::runs::RunRecord;
 use crate::runs::record::Judgement;
 use crate::runs::service::CancelAnswer;
@@ -48,6 +50,25 @@ pub(super) async fn artifacts(
     let run = state.runs.get(id).await?.ok_or(ApiError::RunNotFound)?;
     let artifacts = state.runs.artifacts(id).await?;
     Ok(Json(ArtifactsView::new(&run, artifacts)))
+}
+
+/// `GET /runs/{run_id}/receipt`: of its last execution, or of the one that `?execution=` names, byte
+/// for byte as it was signed.
+pub(super) async fn receipt(
+    State(state): State<ApiState>,
+    PathRun(id): PathRun,
+    OfExecution(named): OfExecution,
+) -> Result<Response, ApiError> {
+    // First, so that who may not see the run gets nothing of it.
+    state.runs.get(id).await?.ok_or(ApiError::RunNotFound)?;
+    let execution = match named.as_deref().map(ExecutionId::parse) {
+        Some(None) => return Err(ApiError::ReceiptNotFound),
+        Some(execution) => execution,
+        None => None,
+    };
+    let receipt = state.runs.receipt(id, execution.as_ref()).await?;
+    let text = receipt.ok_or(ApiError::ReceiptNotFound)?;
+    Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
 }
 
 /// `GET /runs`: newest first.

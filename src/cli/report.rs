@@ -20,7 +20,12 @@ pub(super) fn note(text: &str) {
 
 /// Prints an error with its sources to standard error.
 pub(super) fn error(error: &dyn Error) {
-    note(&format!("{} {}", paint("error:", "1;31"), Chain(error)));
+    failure(&Chain(error).to_string());
+}
+
+/// Prints what is wrong to standard error.
+pub(super) fn failure(text: &str) {
+    note(&format!("{} {text}", paint("error:", "1;31")));
 }
 
 /// Prints what keeps the engine from being used, and where it was looked for.

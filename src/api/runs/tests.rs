@@ -7,6 +7,7 @@ use axum::http::Request;
 use serde_json::{Value, json};
 
 use self::fixture::Fixture;
+use crate::receipt::Receipt;
 
 fn detail(text: &str) -> Value {
     json!({ "detail": text })
@@ -40,7 +41,7 @@ async fn paths_and_methods_that_are_not_there() {
         "/runs/%00",
         "/runs/%ff",
     ] {
-        for below in ["", "/episodes", "/artifacts", "/events"] {
+        for below in ["", "/episodes", "/artifacts", "/events", "/receipt"] {
             let seen = fixture.get(&format!("{id}{below}")).await;
             assert_eq!(
                 (seen.status, seen.json()),
@@ -68,6 +69,28 @@ async fn paths_and_methods_that_are_not_there() {
     }
     let seen = fixture.ask("HEAD", "/health").await;
     assert_eq!((seen.status, seen.header("allow")), (405, Some("GET")));
+}
+
+#[tokio::test]
+async fn a_receipt_is_served_as_it_was_signed_once_an_execution_is_over() {
+    let fixture = Fixture::new().await;
+    let going_on = fixture.run(&json!({ "code": "hang SECRET" })).await;
+    let seen = fixture.get(&format!("/runs/{going_on}/receipt")).await;
+    let not_yet = (404, detail("Receipt not found"));
+    assert_eq!((seen.status, seen.json()), not_yet);
+    let cancelled = format!("/runs/{going_on}/cancel");
+    assert_eq!(fixture.ask("POST", &cancelled).await.status, 200);
+
+    let wait = [("prefer", "wait=30")];
+    let run = fixture.post(&json!({ "code": "SECRET" }), &wait).await;
+    let run = run.json()["run_id"].as_str().unwrap().to_owned();
+    let seen = fixture.get(&format!("/runs/{run}/receipt")).await;
+    assert_eq!(seen.status, 200);
+    assert_eq!(seen.header("content-type"), Some("application/json"));
+    let receipt = Receipt::open(seen.text.as_bytes()).unwrap();
+    assert_eq!(receipt.run(), run);
+    let head = fixture.ask("HEAD", &format!("/runs/{run}/receipt")).await;
+    assert_eq!((head.status, head.header("allow")), (405, Some("GET")));
 }
 
 #[tokio::test]
