@@ -33,6 +33,7 @@ mod load;
 
 mod pool;
 mod restarts;
+mod receipts;
 mod interface;
 mod artifacts;
 mod dataset_paths;
