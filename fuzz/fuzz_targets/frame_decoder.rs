@@ -16,14 +16,20 @@ use fumehood_protocol::{
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    let Some((&count, rest)) = data.split_first() else { return };
+    let Some((&count, rest)) = data.split_first() else {
+        return;
+    };
     let (lengths, stream) = rest.split_at(usize::from(count % 16).min(rest.len()));
 
     let whole = decode([stream]);
     let pieces = decode(pieces(stream, lengths));
     assert_eq!(whole, pieces, "the split changes what is decoded");
 
-    let framed: usize = whole.frames.iter().map(|frame| HEADER_BYTES + frame.body.len()).sum();
+    let framed: usize = whole
+        .frames
+        .iter()
+        .map(|frame| HEADER_BYTES + frame.body.len())
+        .sum();
     assert!(framed <= stream.len(), "more was decoded than there was");
     assert_eq!(stream.len() - framed, whole.rest, "bytes were lost");
     for frame in &whole.frames {
@@ -45,7 +51,11 @@ struct Decoded {
 
 fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Decoded {
     let mut decoder = Decoder::default();
-    let mut decoded = Decoded { frames: Vec::new(), rest: 0, malformed: false };
+    let mut decoded = Decoded {
+        frames: Vec::new(),
+        rest: 0,
+        malformed: false,
+    };
     for piece in pieces {
         decoder.push(piece);
         loop {
@@ -69,7 +79,10 @@ fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Decoded {
 
 /// Cuts a stream into pieces of these lengths, over and over.
 fn pieces<'a>(mut stream: &'a [u8], lengths: &[u8]) -> Vec<&'a [u8]> {
-    let mut lengths = lengths.iter().map(|&length| usize::from(length).max(1)).cycle();
+    let mut lengths = lengths
+        .iter()
+        .map(|&length| usize::from(length).max(1))
+        .cycle();
     let mut pieces = Vec::new();
     while !stream.is_empty() {
         let length = lengths.next().unwrap_or(1).min(stream.len());
@@ -85,19 +98,30 @@ fn again<M>(frame: &Frame)
 where
     M: serde::Serialize + serde::de::DeserializeOwned + PartialEq + Debug,
 {
-    let Ok(message) = frame.message::<M>() else { return };
+    let Ok(message) = frame.message::<M>() else {
+        return;
+    };
     // Named fields may take more bytes than a terser encoding of the same message.
-    let Ok(bytes) = encode(frame.sequence, &message) else { return };
+    let Ok(bytes) = encode(frame.sequence, &message) else {
+        return;
+    };
     let second = decode([bytes.as_slice()]);
     assert_eq!(second.frames.len(), 1);
     assert_eq!(second.frames[0].sequence, frame.sequence);
-    assert_eq!(second.frames[0].message::<M>().expect("our own encoding"), message);
+    assert_eq!(
+        second.frames[0].message::<M>().expect("our own encoding"),
+        message
+    );
 }
 
 /// The first place of a token does not depend on the split either.
 fn scan(stream: &[u8], lengths: &[u8]) {
-    let Some(token) = stream.last_chunk::<{ ResumeToken::BYTES }>() else { return };
-    let first = stream.windows(token.len()).position(|window| window == token);
+    let Some(token) = stream.last_chunk::<{ ResumeToken::BYTES }>() else {
+        return;
+    };
+    let first = stream
+        .windows(token.len())
+        .position(|window| window == token);
     let mut scanner = TokenScanner::new(ResumeToken(*token));
     let mut offset = 0;
     let mut found = None;
