@@ -105,6 +105,121 @@ impl fmt::Display for InstanceId {
 #[serde(transparent)]
 pub struct ClientKey(pub String);
 
+/// A tenant: whose runs, quotas and tokens are meant. Nothing of one is visible to another.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct TenantId(String);
+
+/// A text that names no tenant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a tenant's name has 1 to 63 of the characters a-z, 0-9, - and _, and begins with a letter or \
+     a digit"
+)]
+pub struct NotATenant;
+
+impl TenantId {
+    const DEFAULT: &str = "default";
+    const MAX_LENGTH: usize = 63;
+
+    /// Reads a name; `None` if it cannot be one.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let begins_well = text.bytes().next().is_some_and(is_plain);
+        let is_named = text
+            .bytes()
+            .all(|byte| is_plain(byte) || matches!(byte, b'-' | b'_'));
+        (begins_well && is_named && text.len() <= Self::MAX_LENGTH).then(|| Self(text.to_owned()))
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for TenantId {
+    /// The one tenant of a daemon without tokens.
+    fn default() -> Self {
+        Self(Self::DEFAULT.to_owned())
+    }
+}
+
+impl TryFrom<String> for TenantId {
+    type Error = NotATenant;
+
+    fn try_from(text: String) -> Result<Self, NotATenant> {
+        Self::parse(&text).ok_or(NotATenant)
+    }
+}
+
+impl From<TenantId> for String {
+    fn from(tenant: TenantId) -> Self {
+        tenant.0
+    }
+}
+
+impl fmt::Display for TenantId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The public part of a token, by which it is found, listed and revoked. No secret.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct KeyId(String);
+
+/// A text that is no key id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a key id has 12 of the characters a-z and 0-9")]
+pub struct NotAKeyId;
+
+impl KeyId {
+    /// Characters of an id.
+    pub const LENGTH: usize = 12;
+
+    /// A new random id.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(random_name(Self::LENGTH))
+    }
+
+    /// Reads an id; `None` if it is not one.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        is_random_name(text, Self::LENGTH).then(|| Self(text.to_owned()))
+    }
+
+    /// The id as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for KeyId {
+    type Error = NotAKeyId;
+
+    fn try_from(text: String) -> Result<Self, NotAKeyId> {
+        Self::parse(&text).ok_or(NotAKeyId)
+    }
+}
+
+impl From<KeyId> for String {
+    fn from(key: KeyId) -> Self {
+        key.0
+    }
+}
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 const ALPHABET: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
 
 fn random_name(length: usize) -> String {
@@ -169,5 +284,35 @@ mod tests {
         assert_eq!(RunId::parse(&id.to_string().to_uppercase()), None);
         assert_eq!(RunId::parse(&id.0.simple().to_string()), None);
         assert_eq!(RunId::parse("../x"), None);
+    }
+
+    #[test]
+    fn a_tenant_has_a_name_that_needs_no_escaping() {
+        for text in ["default", "a", "team-1", "0_x", &"a".repeat(63)] {
+            let tenant = TenantId::parse(text).unwrap();
+            assert_eq!(tenant.as_str(), text);
+            assert_eq!(TenantId::try_from(text.to_owned()), Ok(tenant));
+        }
+        for text in [
+            "",
+            "-a",
+            "_a",
+            "A",
+            "a b",
+            "a/b",
+            "a.b",
+            "ä",
+            &"a".repeat(64),
+        ] {
+            assert_eq!(TenantId::parse(text), None, "{text}");
+        }
+        assert_eq!(TenantId::default().as_str(), "default");
+    }
+
+    #[test]
+    fn a_key_id_is_read_back() {
+        let key = KeyId::random();
+        assert_eq!(KeyId::parse(key.as_str()), Some(key));
+        assert_eq!(KeyId::parse("ABCDEFGHIJKL"), None);
     }
 }

@@ -9,6 +9,8 @@ pub mod digest;
 
 pub mod telemetry;
 
+pub mod auth;
+
 pub mod execution;
 
 pub mod receipt;
