@@ -8,9 +8,14 @@ mod layers;
 
 mod sections;
 
+mod tenants;
+
+mod interface;
+
 mod validate;
 
 pub use layers::{ConfigError, Overrides, Sources, load};
 pub use sections::{
     Api, App, Auth, Config, EngineSettings, Execution, LimitsSection, Llm, Pool, StoreSection,
 };
+pub use tenants::Tenant;

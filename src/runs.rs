@@ -8,6 +8,8 @@ pub mod request;
 
 pub mod admission;
 
+pub mod tenants;
+
 pub mod dataset_path;
 
 pub mod dataset_contents;

@@ -1,11 +1,13 @@
 //! The sections and their defaults.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::tenants::Tenant;
 use crate::execution::Limits;
 use crate::runs::request::LlmMode;
 
@@ -31,6 +33,8 @@ pub struct Config {
     pub store: StoreSection,
     /// Who may use the interface.
     pub auth: Auth,
+    /// What each tenant may do, by name.
+    pub tenants: BTreeMap<String, Tenant>,
 }
 
 /// `[api]`
@@ -47,6 +51,14 @@ pub struct Api {
     pub max_connections: usize,
     /// Whether artifacts can be fetched.
     pub artifact_download: bool,
+    /// Certificates of the server as PEM, its own first; with `tls_key` it speaks TLS.
+    pub tls_cert: Option<PathBuf>,
+    /// The private key as PEM.
+    pub tls_key: Option<PathBuf>,
+    /// Origins whose pages may use the interface from a browser.
+    pub cors_origins: Vec<String>,
+    /// Names besides those of loopback that requests without tokens may call the host.
+    pub allowed_hosts: Vec<String>,
     /// Whether data sets can be uploaded.
     pub uploads: bool,
 }
@@ -60,6 +72,10 @@ impl Default for Api {
             max_connections: 1024,
             artifact_download: false,
             uploads: false,
+            tls_cert: None,
+            tls_key: None,
+            cors_origins: Vec::new(),
+            allowed_hosts: Vec::new(),
         }
     }
 }
@@ -322,7 +338,9 @@ pub struct Auth {
     pub tokens_file: Option<PathBuf>,
 }
 
-fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PathBuf>, D::Error> {
+pub(super) fn one_or_many<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<PathBuf>, D::Error> {
     struct OneOrMany;
 
     impl<'de> serde::de::Visitor<'de> for OneOrMany {

@@ -32,6 +32,8 @@ pub(super) fn mistakes(config: &Config) -> Vec<String> {
     execution(&config.execution, &mut mistakes);
     pool(&config.pool, &mut mistakes);
     not_yet(config, &mut mistakes);
+    super::interface::mistakes(config, &mut mistakes);
+    super::tenants::mistakes(config, &mut mistakes);
     if config.execution.max_timeout_seconds > config.app.run_timeout_seconds as f64 {
         mistakes.push(format!(
             "execution.max_timeout_seconds: {} is more than app.run_timeout_seconds, {}, which \
@@ -41,13 +43,6 @@ pub(super) fn mistakes(config: &Config) -> Vec<String> {
     }
     if let Err(error) = check_roots(&config.app.allowed_data_root) {
         mistakes.push(error.to_string());
-    }
-    if !config.api.listen.ip().is_loopback() {
-        mistakes.push(format!(
-            "api.listen: {} is not a loopback address, and there are no tokens to tell clients \
-             apart: listen on 127.0.0.1",
-            config.api.listen
-        ));
     }
     mistakes
 }
@@ -218,7 +213,6 @@ fn is_module(text: &str) -> bool {
 /// Settings of the interface that this version cannot honour: refused, never ignored.
 fn not_yet(config: &Config, mistakes: &mut Vec<String>) {
     let asked = [
-        ("auth.tokens_file", config.auth.tokens_file.is_some()),
         ("api.artifact_download", config.api.artifact_download),
         ("api.uploads", config.api.uploads),
     ];
@@ -234,6 +228,7 @@ fn not_yet(config: &Config, mistakes: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Tenant;
 
     type Change = fn(&mut Config);
 
@@ -250,7 +245,7 @@ mod tests {
 
     #[test]
     fn each_mistake_names_its_key() {
-        let cases: [(&str, Change); 11] = [
+        let cases: [(&str, Change); 12] = [
             ("api.listen", |c| c.api.listen = ([0, 0, 0, 0], 8000).into()),
             ("execution.timeout_seconds", |c| {
                 c.execution.timeout_seconds = f64::NAN
@@ -264,9 +259,10 @@ mod tests {
             ("app.allowed_data_root", |c| {
                 c.app.allowed_data_root = Vec::new()
             }),
-            ("auth.tokens_file", |c| {
-                c.auth.tokens_file = Some("x".into())
+            ("tenants.alice", |c| {
+                c.tenants.insert("alice".to_owned(), Tenant::default());
             }),
+            ("api.tls_cert", |c| c.api.tls_cert = Some("x".into())),
             ("pool.size", |c| c.pool.size = 1000),
             ("pool.memory_mb", |c| c.pool.memory_mb = 0),
             ("pool.preload", |c| {

@@ -1,12 +1,26 @@
-//! Whose turn it is: a bounded queue that is first-in first-out for each client and takes turns
-//! between clients.
+//! Whose turn it is: a bounded queue that gives each tenant its share, and within a tenant takes
+//! turns between clients.
 //!
-//! A pure data structure, without clock, lock or I/O. A client with one run waits for at most one
-//! run of each other client, however many those have waiting.
+//! A pure data structure, without clock, lock or I/O. Tenants are served by stride scheduling: each
+//! has a *pass*, the one with the least is the next, and being served moves it on by a stride that
+//! is the shorter the larger its weight. Over any time in which two tenants have runs waiting they
+//! are served in proportion to their weights, to within one run. Who had nothing waiting, or was at
+//! its own bound, saves nothing up for later, and gets no second turn by coming back.
 
-use std::collections::{HashMap, VecDeque};
+mod lanes;
 
-use crate::ids::{ClientKey, RunId};
+mod forecast;
+
+use std::collections::HashMap;
+
+use self::forecast::{Forecast, Turns};
+use self::lanes::Lanes;
+use super::tenants::Share;
+use crate::ids::{ClientKey, RunId, TenantId};
+
+/// The stride of a tenant of weight 1. Far larger than any weight, so that strides are exact
+/// enough, and so small that passes never overflow.
+const STRIDE: u64 = 1 << 30;
 
 /// The queue has no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -17,6 +31,8 @@ pub struct Full;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiting {
     /// Whose it is.
+    pub tenant: TenantId,
+    /// Whose turn it is within the tenant.
     pub client: ClientKey,
     /// Its place in the order of acceptance.
     pub sequence: i64,
@@ -24,26 +40,71 @@ pub struct Waiting {
     pub id: RunId,
 }
 
-/// The waiting runs.
+/// The waiting runs, and how many runs of each tenant are being carried out.
 #[derive(Debug)]
 pub struct FairQueue {
-    /// The runs of each client that has any, in order of acceptance; never empty.
-    lanes: HashMap<ClientKey, VecDeque<(i64, RunId)>>,
-    /// Every client that has a lane, once; the next in turn first.
-    turns: VecDeque<ClientKey>,
+    /// Every tenant that has runs, or has been served more than its share of late.
+    lines: HashMap<TenantId, Line>,
     /// Whose each waiting run is.
-    owners: HashMap<RunId, ClientKey>,
+    owners: HashMap<RunId, (TenantId, ClientKey)>,
+    shares: HashMap<TenantId, Share>,
+    /// The pass at which the last run was taken.
+    clock: u64,
+    /// Turns between tenants of the same pass: handed out upwards to those at the end, and
+    /// downwards to one that is to be the next.
+    last_turn: i64,
+    first_turn: i64,
     capacity: usize,
 }
 
+/// One tenant.
+#[derive(Debug)]
+struct Line {
+    lanes: Lanes,
+    share: Share,
+    pass: u64,
+    turn: i64,
+    /// Runs taken and not finished.
+    running: usize,
+}
+
+impl Line {
+    fn stride(&self) -> u64 {
+        STRIDE / u64::from(self.share.weight.max(1))
+    }
+
+    fn is_at_its_bound(&self) -> bool {
+        let most = self.share.max_concurrent;
+        most.is_some_and(|most| self.running >= most)
+    }
+
+    /// How many of its waiting runs may start before one that is going on ends.
+    fn room(&self) -> usize {
+        let waiting = self.lanes.len();
+        let most = self.share.max_concurrent;
+        most.map_or(waiting, |most| {
+            waiting.min(most.saturating_sub(self.running))
+        })
+    }
+
+    /// Whether forgetting it changes nothing.
+    fn is_idle(&self, clock: u64) -> bool {
+        self.lanes.is_empty() && self.running == 0 && self.pass <= clock
+    }
+}
+
 impl FairQueue {
-    /// An empty queue for at most `capacity` runs.
+    /// An empty queue for at most `capacity` runs. A tenant that has no share here has the usual
+    /// one.
     #[must_use]
-    pub fn new(capacity: usize) -> Self {
+    pub fn new(capacity: usize, shares: HashMap<TenantId, Share>) -> Self {
         Self {
-            lanes: HashMap::new(),
-            turns: VecDeque::new(),
+            lines: HashMap::new(),
             owners: HashMap::new(),
+            shares,
+            clock: 0,
+            last_turn: 0,
+            first_turn: 0,
             capacity,
         }
     }
@@ -56,6 +117,7 @@ impl FairQueue {
     /// [`Full`] if there is no room.
     pub fn push(&mut self, run: Waiting) -> Result<(), Full> {
         let Waiting {
+            tenant,
             client,
             sequence,
             id,
@@ -66,95 +128,129 @@ impl FairQueue {
         if self.owners.len() >= self.capacity {
             return Err(Full);
         }
-        self.owners.insert(id, client.clone());
-        match self.lanes.get_mut(&client) {
-            Some(lane) => {
-                let place = lane.partition_point(|(other, _)| *other < sequence);
-                lane.insert(place, (sequence, id));
-            }
-            None => {
-                self.turns.push_back(client.clone());
-                self.lanes.insert(client, VecDeque::from([(sequence, id)]));
-            }
+        self.owners.insert(id, (tenant.clone(), client.clone()));
+        self.last_turn += 1;
+        let (clock, turn) = (self.clock, self.last_turn);
+        let line = self.line(tenant);
+        if line.lanes.is_empty() {
+            line.pass = line.pass.max(clock);
+            line.turn = turn;
         }
+        line.lanes.push(client, sequence, id);
         Ok(())
     }
 
-    /// Undoes [`FairQueue::pop`]: the run is the next again. It had its place, so there is room.
+    /// Undoes [`FairQueue::pop`]: the run is the next again, and not being carried out. It had its
+    /// place, so there is room.
     pub fn put_back(&mut self, run: Waiting) {
         let Waiting {
+            tenant,
             client,
             sequence,
             id,
         } = run;
-        if self.owners.insert(id, client.clone()).is_some() {
+        let owner = (tenant.clone(), client.clone());
+        if self.owners.insert(id, owner).is_some() {
             return;
         }
-        self.turns.retain(|turn| *turn != client);
-        let lane = self.lanes.entry(client.clone()).or_default();
-        lane.push_front((sequence, id));
-        self.turns.push_front(client);
+        self.first_turn -= 1;
+        let turn = self.first_turn;
+        let line = self.line(tenant);
+        line.running = line.running.saturating_sub(1);
+        line.pass = line.pass.saturating_sub(line.stride());
+        line.turn = turn;
+        line.lanes.put_back(client, sequence, id);
     }
 
-    /// Takes the run whose turn it is.
+    /// Takes the run whose turn it is: of the tenants that are not at their bound. It counts as
+    /// being carried out until [`FairQueue::finished`].
     pub fn pop(&mut self) -> Option<Waiting> {
-        let client = self.turns.pop_front()?;
-        let lane = self.lanes.get_mut(&client)?;
-        let (sequence, id) = lane.pop_front()?;
-        if lane.is_empty() {
-            self.lanes.remove(&client);
-        } else {
-            self.turns.push_back(client.clone());
-        }
+        let ready = self
+            .lines
+            .iter_mut()
+            .filter(|(_, line)| !line.lanes.is_empty() && !line.is_at_its_bound());
+        let (tenant, line) = ready.min_by_key(|(_, line)| (line.pass, line.turn))?;
+        let (client, sequence, id) = line.lanes.pop()?;
+        self.last_turn += 1;
+        self.clock = self.clock.max(line.pass);
+        line.pass += line.stride();
+        line.turn = self.last_turn;
+        line.running += 1;
+        let tenant = tenant.clone();
         self.owners.remove(&id);
+        self.forget_idle();
         Some(Waiting {
+            tenant,
             client,
             sequence,
             id,
         })
     }
 
+    /// A run that was taken is not being carried out any more.
+    pub fn finished(&mut self, tenant: &TenantId) {
+        let clock = self.clock;
+        if let Some(line) = self.lines.get_mut(tenant) {
+            if line.is_at_its_bound() {
+                line.pass = line.pass.max(clock);
+            }
+            line.running = line.running.saturating_sub(1);
+        }
+        self.forget_idle();
+    }
+
     /// Takes a run out, wherever it is; tells whether it was there.
     pub fn remove(&mut self, id: RunId) -> bool {
-        let Some(client) = self.owners.remove(&id) else {
+        let Some((tenant, client)) = self.owners.remove(&id) else {
             return false;
         };
-        if let Some(lane) = self.lanes.get_mut(&client) {
-            lane.retain(|(_, waiting)| *waiting != id);
-            if lane.is_empty() {
-                self.lanes.remove(&client);
-                self.turns.retain(|turn| *turn != client);
-            }
+        if let Some(line) = self.lines.get_mut(&tenant) {
+            line.lanes.remove(&client, id);
         }
+        self.forget_idle();
         true
     }
 
-    /// How many runs will be started before this one if nothing changes; `None` if it does not
-    /// wait.
+    /// How many runs will be started before this one if nothing changes and no tenant reaches its
+    /// own bound; `None` if it does not wait. Goes through all of them.
     #[must_use]
     pub fn position(&self, id: RunId) -> Option<usize> {
-        let client = self.owners.get(&id)?;
-        let rounds = self.lanes.get(client)?.iter().position(|(_, w)| *w == id)?;
-        let turn = self.turns.iter().position(|turn| turn == client)?;
-        let before = self.turns.iter().enumerate().map(|(other, key)| {
-            let waiting = self.lanes.get(key).map_or(0, VecDeque::len);
-            waiting.min(if other < turn { rounds + 1 } else { rounds })
-        });
-        Some(before.sum())
+        let (tenant, client) = self.owners.get(&id)?;
+        let own = self.lines.get(tenant)?.lanes.position(client, id)?;
+        let turns = self.turns(|line| line.lanes.len()).enumerate();
+        let mut of_tenant = turns.filter(|(_, next)| *next == tenant);
+        of_tenant.nth(own).map(|(before, _)| before)
     }
 
-    /// The runs that will be started next if nothing changes, in this order, `most` at most.
+    /// The runs that will be started next if nothing changes, in this order, `most` at most. None of a
+    /// tenant's that are more than it may have going on.
     #[must_use]
     pub fn ahead(&self, most: usize) -> Vec<RunId> {
-        let lanes: Vec<_> = self
-            .turns
-            .iter()
-            .filter_map(|key| self.lanes.get(key))
-            .collect();
-        let longest = lanes.iter().map(|lane| lane.len()).max().unwrap_or(0);
-        let turns =
-            (0..longest).flat_map(|round| lanes.iter().filter_map(move |lane| lane.get(round)));
-        turns.map(|(_, id)| *id).take(most).collect()
+        let mut lanes = HashMap::new();
+        let turns = self.turns(Line::room).take(most);
+        let run = |tenant| {
+            let lane = lanes.entry(tenant).or_insert_with(|| {
+                let lanes = self.lines.get(tenant).map(|line| line.lanes.ahead(most));
+                lanes.unwrap_or_default().into_iter()
+            });
+            lane.next()
+        };
+        turns.filter_map(run).collect()
+    }
+
+    /// Whose the next turns are, if of each tenant so many runs are left.
+    fn turns(&self, left: impl Fn(&Line) -> usize) -> Turns<'_> {
+        let lines = self.lines.iter().map(|(tenant, line)| Forecast {
+            tenant,
+            pass: line.pass,
+            turn: line.turn,
+            stride: line.stride(),
+            left: left(line),
+        });
+        Turns {
+            lines: lines.collect(),
+            last_turn: self.last_turn,
+        }
     }
 
     /// How many runs wait.
@@ -168,161 +264,25 @@ impl FairQueue {
     pub fn is_empty(&self) -> bool {
         self.owners.is_empty()
     }
+
+    fn line(&mut self, tenant: TenantId) -> &mut Line {
+        let share = self.shares.get(&tenant).copied().unwrap_or_default();
+        let clock = self.clock;
+        self.lines.entry(tenant).or_insert_with(|| Line {
+            lanes: Lanes::default(),
+            share,
+            pass: clock,
+            turn: 0,
+            running: 0,
+        })
+    }
+
+    /// Keeps the number of lines to those that matter.
+    fn forget_idle(&mut self) {
+        let clock = self.clock;
+        self.lines.retain(|_, line| !line.is_idle(clock));
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn client(name: u8) -> ClientKey {
-        ClientKey(format!("client {name}"))
-    }
-
-    /// A run of which `accepted` were before.
-    fn run(name: u8, accepted: usize) -> Waiting {
-        Waiting {
-            client: client(name),
-            sequence: i64::try_from(accepted).unwrap(),
-            id: RunId::random(),
-        }
-    }
-
-    fn push(queue: &mut FairQueue, name: u8) -> RunId {
-        let run = run(name, queue.len());
-        queue.push(run.clone()).unwrap();
-        run.id
-    }
-
-    #[test]
-    fn one_run_is_not_behind_another_clients_hundred() {
-        let mut queue = FairQueue::new(1000);
-        for _ in 0..100 {
-            push(&mut queue, 1);
-        }
-        let single = push(&mut queue, 2);
-        assert_eq!(queue.position(single), Some(1));
-        queue.pop();
-        assert_eq!(queue.pop().unwrap().id, single);
-    }
-
-    #[test]
-    fn a_full_queue_refuses_and_has_room_again_after_a_removal() {
-        let mut queue = FairQueue::new(2);
-        let first = push(&mut queue, 1);
-        push(&mut queue, 1);
-        assert_eq!(queue.push(run(2, 2)), Err(Full));
-        assert!(queue.remove(first));
-        assert!(!queue.remove(first));
-        push(&mut queue, 2);
-    }
-
-    #[test]
-    fn a_run_put_back_is_the_next_again() {
-        let mut queue = FairQueue::new(9);
-        for name in [1, 1, 2, 3] {
-            push(&mut queue, name);
-        }
-        for _ in 0..4 {
-            let run = queue.pop().unwrap();
-            queue.put_back(run.clone());
-            assert_eq!(queue.position(run.id), Some(0));
-            assert_eq!(queue.pop(), Some(run));
-        }
-        assert!(queue.is_empty());
-    }
-
-    #[test]
-    fn runs_that_come_out_of_order_leave_in_the_order_of_acceptance() {
-        let mut queue = FairQueue::new(9);
-        for sequence in [3, 1, 2] {
-            queue.push(run(1, sequence)).unwrap();
-        }
-        let left = std::iter::from_fn(|| queue.pop()).map(|run| run.sequence);
-        assert_eq!(left.collect::<Vec<_>>(), [1, 2, 3]);
-    }
-
-    #[derive(Debug, Clone)]
-    enum Step {
-        Push(u8),
-        /// Two runs, the one that was accepted later first.
-        PushSwapped(u8),
-        Pop,
-        Remove(usize),
-        PutBack,
-    }
-
-    fn step() -> impl Strategy<Value = Step> {
-        prop_oneof![
-            4 => (0u8..5).prop_map(Step::Push),
-            1 => (0u8..5).prop_map(Step::PushSwapped),
-            2 => Just(Step::Pop),
-            1 => any::<usize>().prop_map(Step::Remove),
-            1 => Just(Step::PutBack),
-        ]
-    }
-
-    proptest! {
-        #[test]
-        fn runs_leave_in_order_per_client_at_their_predicted_place(
-            steps in prop::collection::vec(step(), 0..60),
-        ) {
-            let mut queue = FairQueue::new(20);
-            let mut accepted: Vec<Waiting> = Vec::new();
-            for (step, number) in steps.into_iter().zip((0..).step_by(2)) {
-                match step {
-                    Step::Push(name) => {
-                        let run = run(name, number);
-                        if queue.push(run.clone()).is_ok() {
-                            accepted.push(run);
-                        } else {
-                            prop_assert_eq!(queue.len(), 20);
-                        }
-                    }
-                    Step::PushSwapped(name) => {
-                        let [first, second] = [run(name, number), run(name, number + 1)];
-                        let later = queue.push(second.clone());
-                        let earlier = queue.push(first.clone());
-                        accepted.extend(earlier.ok().map(|()| first));
-                        accepted.extend(later.ok().map(|()| second));
-                    }
-                    Step::Pop => {
-                        if let Some(popped) = queue.pop() {
-                            accepted.retain(|other| *other != popped);
-                        }
-                    }
-                    Step::Remove(index) if !accepted.is_empty() => {
-                        let run = accepted.remove(index % accepted.len());
-                        prop_assert!(queue.remove(run.id));
-                    }
-                    Step::Remove(_) => {}
-                    Step::PutBack => {
-                        if let Some(run) = queue.pop() {
-                            queue.put_back(run);
-                        }
-                    }
-                }
-                prop_assert_eq!(queue.len(), accepted.len());
-            }
-            let places: HashMap<RunId, Option<usize>> =
-                accepted.iter().map(|run| (run.id, queue.position(run.id))).collect();
-            let (ahead, three) = (queue.ahead(usize::MAX), queue.ahead(3));
-            prop_assert_eq!(&ahead[..ahead.len().min(3)], &three[..]);
-            let mut left = Vec::new();
-            while let Some(run) = queue.pop() {
-                prop_assert_eq!(ahead.get(left.len()), Some(&run.id));
-                prop_assert_eq!(places[&run.id], Some(left.len()));
-                left.push(run);
-            }
-            prop_assert_eq!(left.len(), accepted.len());
-            for name in 0..5 {
-                let of = |runs: &[Waiting]| -> Vec<RunId> {
-                    let own = runs.iter().filter(|run| run.client == client(name));
-                    own.map(|run| run.id).collect()
-                };
-                prop_assert_eq!(of(&left), of(&accepted));
-            }
-        }
-    }
-}
+mod tests;

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::request::RunRequest;
 use super::state::RunState;
 use crate::execution::ExecutionResult;
-use crate::ids::{ClientKey, RunId};
+use crate::ids::{ClientKey, RunId, TenantId};
 use crate::receipt::Evidence;
 
 /// A run as the store has it.
@@ -19,6 +19,8 @@ pub struct RunRecord {
     /// Its place in the order of acceptance.
     pub sequence: i64,
     /// Whose it is.
+    pub tenant: TenantId,
+    /// Whose turn it was within the tenant.
     pub client: ClientKey,
     /// What was asked for.
     pub request: RunRequest,

@@ -6,7 +6,10 @@
 //! so that a client that goes away neither loses a run nor leaves half of one. Knows neither HTTP
 //! nor containers.
 
+mod terms;
+
 mod ahead;
+
 mod inner;
 
 mod dispatch;
@@ -25,13 +28,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
+pub use self::terms::{CancelAnswer, InFlight, ServiceSettings, SubmitError, Submitted};
+
 use self::inner::{Inner, Timing};
 use super::events::{EventLog, RunEvent, Subscription};
 use super::record::{Episode, Judgement, RecordedEpisode, RunOutcome, RunRecord};
 use super::request::RunRequest;
 use super::store::{Fault, IdempotencyKey, RunFilter, Store, StoreError};
+use super::tenants::Submitter;
 use crate::execution::Artifact;
-use crate::ids::{ClientKey, ExecutionId, RunId};
+use crate::ids::{ExecutionId, RunId, TenantId};
 
 /// How long a run may take to end after it was told to; then its end is recorded without a result.
 ///
@@ -120,66 +126,6 @@ pub trait Observer: Send + Sync + std::fmt::Debug {
     fn observe(&self, event: RunEvent);
 }
 
-/// How a submission was answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Submitted {
-    /// The run, new or repeated.
-    pub id: RunId,
-    /// Whether the same key and body had been sent before.
-    pub repeated: bool,
-}
-
-/// Why a submission was not accepted.
-#[derive(Debug, thiserror::Error)]
-pub enum SubmitError {
-    /// As many runs wait as are allowed.
-    #[error("the queue is full: {waiting} runs are waiting")]
-    QueueFull {
-        /// How many.
-        waiting: u32,
-    },
-    /// The key was used with another body.
-    #[error("the idempotency key was used with another request body")]
-    KeyReused,
-    /// The daemon is going down.
-    #[error("the daemon is shutting down")]
-    ShuttingDown,
-    /// The store failed.
-    #[error("the run could not be recorded")]
-    Store(#[from] StoreError),
-}
-
-/// How a request to cancel was answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CancelAnswer {
-    /// It is over now, or will be in a moment.
-    Accepted,
-    /// It had ended before.
-    AlreadyEnded,
-    /// There is no such run.
-    Unknown,
-}
-
-/// How much the service does at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ServiceSettings {
-    /// Runs carried out at the same time.
-    pub max_concurrent_runs: usize,
-    /// Runs waiting beyond those.
-    pub max_queued_runs: u32,
-    /// Wall clock of a whole run, from its start.
-    pub run_timeout: Duration,
-}
-
-/// What the service has to do at this moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InFlight {
-    /// Runs waiting.
-    pub queued: usize,
-    /// Runs being carried out.
-    pub running: usize,
-}
-
 /// The service.
 #[derive(Debug)]
 pub struct RunService {
@@ -222,10 +168,10 @@ impl RunService {
     pub async fn submit(
         &self,
         request: RunRequest,
-        client: ClientKey,
+        submitter: impl Into<Submitter>,
         key: Option<IdempotencyKey>,
     ) -> Result<Submitted, SubmitError> {
-        let accepting = Arc::clone(&self.inner).accept(request, client, key);
+        let accepting = Arc::clone(&self.inner).accept(request, submitter.into(), key);
         owned(self.inner.tasks.spawn(accepting), "accept a run")
             .await
             .map_err(SubmitError::Store)?
@@ -239,71 +185,75 @@ impl RunService {
     /// [`StoreError`] if the store fails.
     pub async fn repeated(
         &self,
-        client: &ClientKey,
+        tenant: &TenantId,
         key: &IdempotencyKey,
     ) -> Result<Option<RunId>, StoreError> {
-        self.inner.store.repeated(client, key).await
+        self.inner.store.repeated(tenant, key).await
     }
 
-    /// The outline of a run: the texts of its programs are empty and its input files have names
-    /// but no bytes. `None` if it is unknown.
+    /// The outline of a tenant's run: the texts of its programs are empty and its input files have
+    /// names but no bytes. `None` if there is none of this tenant with this id.
     ///
     /// # Errors
     ///
     /// [`StoreError`] if the store fails.
-    pub async fn get(&self, id: RunId) -> Result<Option<RunRecord>, StoreError> {
-        self.inner.store.get(id).await
+    pub async fn get(&self, tenant: &TenantId, id: RunId) -> Result<Option<RunRecord>, StoreError> {
+        self.inner.store.find(tenant, id).await
     }
 
-    /// Outlines of runs, newest first.
+    /// Outlines of a tenant's runs, newest first.
     ///
     /// # Errors
     ///
     /// [`StoreError`] if the store fails.
-    pub async fn list(&self, filter: &RunFilter) -> Result<Vec<RunRecord>, StoreError> {
-        self.inner.store.list(filter).await
+    pub async fn list(
+        &self,
+        tenant: &TenantId,
+        filter: &RunFilter,
+    ) -> Result<Vec<RunRecord>, StoreError> {
+        self.inner.store.list(tenant, filter).await
     }
 
-    /// The episodes of a run, in order; none if it is unknown.
+    /// The episodes of a run, in order. Whoever has its record has found it as its tenant.
     ///
     /// # Errors
     ///
     /// [`StoreError`] if the store fails.
-    pub async fn episodes(&self, id: RunId) -> Result<Vec<Episode>, StoreError> {
-        self.inner.store.episodes(id).await
+    pub async fn episodes(&self, run: &RunRecord) -> Result<Vec<Episode>, StoreError> {
+        self.inner.store.episodes(run.id).await
     }
 
-    /// The artifacts of a run's last episode; none if it is unknown.
+    /// The artifacts of a run's last episode.
     ///
     /// # Errors
     ///
     /// [`StoreError`] if the store fails.
-    pub async fn artifacts(&self, id: RunId) -> Result<Vec<Artifact>, StoreError> {
-        let last = self.last_episode(id).await?;
+    pub async fn artifacts(&self, run: &RunRecord) -> Result<Vec<Artifact>, StoreError> {
+        let last = self.last_episode(run).await?;
         Ok(last.map_or_else(Vec::new, |episode| episode.execution.artifacts))
     }
 
-    /// The last episode of a run; `None` if it has none or is unknown.
+    /// The last episode of a run; `None` if it has none.
     ///
     /// # Errors
     ///
     /// [`StoreError`] if the store fails.
-    pub async fn last_episode(&self, id: RunId) -> Result<Option<Episode>, StoreError> {
-        self.inner.store.last_episode(id).await
+    pub async fn last_episode(&self, run: &RunRecord) -> Result<Option<Episode>, StoreError> {
+        self.inner.store.last_episode(run.id).await
     }
 
     /// The receipt of an execution of a run, or of its last one, as it was signed; `None` if it has
-    /// none yet or is unknown.
+    /// none yet or is unknown. Whoever has the run's record has found it as its tenant.
     ///
     /// # Errors
     ///
     /// [`StoreError`] if the store fails.
     pub async fn receipt(
         &self,
-        id: RunId,
+        run: &RunRecord,
         execution: Option<&ExecutionId>,
     ) -> Result<Option<String>, StoreError> {
-        self.inner.store.receipt(id, execution).await
+        self.inner.store.receipt(run.id, execution).await
     }
 
     /// What was decided about the episodes of these runs, in order of the episodes of each.
@@ -311,32 +261,41 @@ impl RunService {
     /// # Errors
     ///
     /// [`StoreError`] if the store fails.
-    pub async fn judgements(&self, ids: &[RunId]) -> Result<Vec<Judgement>, StoreError> {
-        self.inner.store.judgements(ids).await
+    pub async fn judgements(&self, runs: &[&RunRecord]) -> Result<Vec<Judgement>, StoreError> {
+        let ids: Vec<RunId> = runs.iter().map(|run| run.id).collect();
+        self.inner.store.judgements(&ids).await
     }
 
-    /// Asks for a run's end. A waiting run has ended when this returns; one that is being carried
-    /// out ends soon after. If that one ends of its own accord in the meantime, its true end
+    /// Asks for the end of a tenant's run. A waiting run has ended when this returns; one that is being
+    /// carried out ends soon after. If that one ends of its own accord in the meantime, its true end
     /// stands.
     ///
     /// # Errors
     ///
     /// [`StoreError`] if the store fails; the run goes on then.
-    pub async fn cancel(&self, id: RunId) -> Result<CancelAnswer, StoreError> {
+    pub async fn cancel(&self, tenant: &TenantId, id: RunId) -> Result<CancelAnswer, StoreError> {
+        if self.get(tenant, id).await?.is_none() {
+            return Ok(CancelAnswer::Unknown);
+        }
         let cancelling = Arc::clone(&self.inner).cancel(id);
         owned(self.inner.tasks.spawn(cancelling), "cancel a run").await?
     }
 
-    /// The outline of a run once it has ended, or as it is when `limit` has passed; `None` if it is
-    /// unknown.
+    /// The outline of a tenant's run once it has ended, or as it is when `limit` has passed; `None` if
+    /// there is none of this tenant with this id.
     ///
     /// # Errors
     ///
     /// [`StoreError`] if the store fails.
-    pub async fn wait(&self, id: RunId, limit: Duration) -> Result<Option<RunRecord>, StoreError> {
+    pub async fn wait(
+        &self,
+        tenant: &TenantId,
+        id: RunId,
+        limit: Duration,
+    ) -> Result<Option<RunRecord>, StoreError> {
         // Looked up before the store is asked: a run that ends in between closes this very log.
         let log = self.inner.hub.get(id);
-        let record = self.inner.store.get(id).await?;
+        let record = self.get(tenant, id).await?;
         let ended = record.as_ref().is_none_or(|r| r.state.outcome().is_some());
         let Some(log) = log.filter(|_| !ended) else {
             return Ok(record);
@@ -345,26 +304,28 @@ impl RunService {
         if tokio::time::timeout(limit, reader.closed()).await.is_err() {
             tracing::trace!(run.id = %id, "A client waited as long as it wanted to");
         }
-        self.inner.store.get(id).await
+        self.get(tenant, id).await
     }
 
-    /// Follows what happens in a run, from the event after number `after` or from the first that is
-    /// kept; `None` if the run is unknown. Of a run whose events are gone only the status is left.
+    /// Follows what happens in a tenant's run, from the event after number `after` or from the first
+    /// that is kept; `None` if there is none of this tenant with this id. Of a run whose events are
+    /// gone only the status is left.
     ///
     /// # Errors
     ///
     /// [`StoreError`] if the store fails.
     pub async fn subscribe(
         &self,
+        tenant: &TenantId,
         id: RunId,
         after: Option<u64>,
     ) -> Result<Option<Subscription>, StoreError> {
-        if let Some(log) = self.inner.hub.get(id) {
-            return Ok(Some(log.subscribe(after)));
-        }
-        let record = self.inner.store.get(id).await?;
+        // Looked up before the store is asked, as for a wait.
+        let log = self.inner.hub.get(id);
+        let record = self.get(tenant, id).await?;
         Ok(record.map(|record| {
-            let log = Arc::new(EventLog::of_ended(record.state.status(), after));
+            let status = record.state.status();
+            let log = log.unwrap_or_else(|| Arc::new(EventLog::of_ended(status, after)));
             log.subscribe(after)
         }))
     }

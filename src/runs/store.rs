@@ -17,7 +17,8 @@ pub use self::fault::Fault;
 use super::record::{Episode, Judgement, RecordedEpisode, RunRecord};
 use super::request::RunRequest;
 use super::state::{Event, Refused};
-use crate::ids::{ClientKey, ExecutionId, RunId};
+use super::tenants::{Quota, Quotas};
+use crate::ids::{ClientKey, ExecutionId, RunId, TenantId};
 
 /// A run that is to be kept.
 #[derive(Debug, Clone)]
@@ -25,11 +26,17 @@ pub struct NewRun {
     /// Its id.
     pub id: RunId,
     /// Whose it is.
+    pub tenant: TenantId,
+    /// What the tenant may use up.
+    pub quotas: Quotas,
+    /// Whose turn it is within the tenant.
     pub client: ClientKey,
     /// What was asked for.
     pub request: RunRequest,
     /// When.
     pub accepted_at: Timestamp,
+    /// CPU time that it is taken to use as long as it has not ended, in microseconds.
+    pub reserved_cpu_microseconds: i64,
     /// The client's key for repeating the request safely.
     pub idempotency: Option<IdempotencyKey>,
 }
@@ -37,6 +44,8 @@ pub struct NewRun {
 /// A client's key and the fingerprint of what it sent with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotencyKey {
+    /// Who shares the keys: one client, or all of a tenant.
+    pub scope: ClientKey,
     /// As sent.
     pub key: String,
     /// SHA-256 of the request body, lower case hexadecimal.
@@ -57,6 +66,8 @@ pub enum Inserted {
     KeyReused,
     /// As many runs are unfinished as are allowed.
     QueueFull,
+    /// The tenant has used up one of its quotas.
+    OverQuota(Quota),
 }
 
 /// Which runs to list.
@@ -190,24 +201,34 @@ impl StoreError {
 #[async_trait]
 pub trait Store: Send + Sync + std::fmt::Debug {
     /// Keeps a new run, its key in the same transaction, unless `max_unfinished` runs are waiting
-    /// or being carried out already. A repeated key is recognised even then.
+    /// or being carried out already, or a quota of its tenant is used up. A repeated key is
+    /// recognised even then.
     async fn insert(&self, run: &NewRun, max_unfinished: u32) -> Result<Inserted, StoreError>;
 
-    /// The run that was accepted with this key and fingerprint, if there is one.
+    /// The run of a tenant that was accepted with this key and fingerprint, if there is one.
     async fn repeated(
         &self,
-        client: &ClientKey,
+        tenant: &TenantId,
         key: &IdempotencyKey,
     ) -> Result<Option<RunId>, StoreError>;
 
-    /// The outline of a run, or `None` if there is none with this id.
+    /// The outline of a run, if it is this tenant's: one of another is as unknown as one that is not
+    /// there. What is asked for by a client is asked for in this way.
+    async fn find(&self, tenant: &TenantId, id: RunId) -> Result<Option<RunRecord>, StoreError>;
+
+    /// The outline of a run, whosever it is, or `None` if there is none with this id.
     async fn get(&self, id: RunId) -> Result<Option<RunRecord>, StoreError>;
 
-    /// A run with its programs and input files, or `None` if there is none with this id.
+    /// A run, whosever it is, with its programs and input files, or `None` if there is none with this
+    /// id.
     async fn get_complete(&self, id: RunId) -> Result<Option<RunRecord>, StoreError>;
 
-    /// Outlines of runs, newest first.
-    async fn list(&self, filter: &RunFilter) -> Result<Vec<RunRecord>, StoreError>;
+    /// Outlines of a tenant's runs, newest first.
+    async fn list(
+        &self,
+        tenant: &TenantId,
+        filter: &RunFilter,
+    ) -> Result<Vec<RunRecord>, StoreError>;
 
     /// The outline of every waiting run, in order of acceptance.
     async fn queued(&self) -> Result<Vec<RunRecord>, StoreError>;

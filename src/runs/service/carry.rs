@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
-use tokio::sync::OwnedSemaphorePermit;
 
+use super::dispatch::Turn;
 use super::inner::{Active, Inner, Stop, now};
 use super::{CarriedOut, Journal, RunContext};
 use crate::execution::cause::format_seconds;
@@ -18,18 +18,19 @@ use crate::runs::recovery::INTERRUPTED;
 use crate::runs::state::Event;
 use crate::runs::store::{Alongside, OpenExecution, Store, StoreError};
 
-/// Has a started run carried out and records its end. Holds the permit all the while.
+/// Has a started run carried out and records its end. Holds its turn all the while.
 pub(super) async fn carry_out(
     inner: Arc<Inner>,
     id: RunId,
     execution: ExecutionId,
     active: Active,
-    permit: OwnedSemaphorePermit,
+    turn: Turn,
 ) {
     let carried_out = conclude(&inner, id, execution, &active).await;
     finish(&inner, id, carried_out).await;
     inner.active().remove(&id);
-    drop(permit);
+    inner.finished(&turn.tenant);
+    drop(turn);
 }
 
 async fn conclude(inner: &Inner, id: RunId, execution: ExecutionId, active: &Active) -> CarriedOut {

@@ -10,7 +10,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::ahead::Ahead;
 use super::inner::{Active, Inner, now};
-use crate::ids::{ExecutionId, RunId};
+use crate::ids::{ExecutionId, RunId, TenantId};
 use crate::runs::events::RunEvent;
 use crate::runs::queue::Waiting;
 use crate::runs::service::Observer as _;
@@ -64,6 +64,13 @@ async fn permit(inner: &Inner, ahead: &mut Ahead) -> Option<OwnedSemaphorePermit
     }
 }
 
+/// The right to carry a run out: one of the daemon's places, and one of its tenant's.
+pub(super) struct Turn {
+    pub(super) tenant: TenantId,
+    /// Given back when it is dropped.
+    _permit: OwnedSemaphorePermit,
+}
+
 #[derive(PartialEq, Eq)]
 enum Started {
     Done,
@@ -97,7 +104,11 @@ async fn start(inner: &Arc<Inner>, run: Waiting, permit: OwnedSemaphorePermit) -
                 .open(id)
                 .observe(RunEvent::Status(record.state.status()));
             let inside = Arc::clone(inner);
-            let carrying = super::carry::carry_out(inside, id, execution, active, permit);
+            let turn = Turn {
+                tenant: run.tenant,
+                _permit: permit,
+            };
+            let carrying = super::carry::carry_out(inside, id, execution, active, turn);
             inner.runs.spawn(carrying);
             return Started::Done;
         }
@@ -123,5 +134,6 @@ async fn start(inner: &Arc<Inner>, run: Waiting, permit: OwnedSemaphorePermit) -
     }
     inner.orchestrator.give_up(&execution);
     inner.active().remove(&id);
+    inner.finished(&run.tenant);
     Started::Done
 }

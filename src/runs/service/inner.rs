@@ -10,13 +10,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::{CancelAnswer, Orchestrator, STOP_GRACE, ServiceSettings, SubmitError, Submitted};
-use crate::ids::{ClientKey, RunId};
+use crate::ids::{RunId, TenantId};
 use crate::runs::events::{EventHub, RunEvent};
 use crate::runs::queue::{FairQueue, Waiting};
 use crate::runs::request::RunRequest;
 use crate::runs::service::Observer as _;
 use crate::runs::state::{Event, RunState};
 use crate::runs::store::{Alongside, IdempotencyKey, Inserted, NewRun, Store, StoreError};
+use crate::runs::tenants::{Submitter, reserved_cpu_microseconds};
 
 /// Delays that nobody needs to configure.
 #[derive(Debug, Clone, Copy)]
@@ -105,9 +106,12 @@ impl Inner {
         let hub = EventHub::default();
         let places = settings.max_unfinished();
         let capacity = usize::try_from(places).unwrap_or(usize::MAX);
-        let mut queue = FairQueue::new(capacity.max(waiting.len()));
+        let permits = settings.permits();
+        let capacity = capacity.max(waiting.len());
+        let mut queue = FairQueue::new(capacity, settings.shares.clone());
         for run in &waiting {
             let place = Waiting {
+                tenant: run.tenant.clone(),
                 client: run.client.clone(),
                 sequence: run.sequence,
                 id: run.id,
@@ -126,7 +130,7 @@ impl Inner {
             timing,
             hub,
             closing: CancellationToken::new(),
-            permits: Arc::new(Semaphore::new(settings.permits())),
+            permits: Arc::new(Semaphore::new(permits)),
             arrived: Notify::new(),
             tasks: TaskTracker::new(),
             runs: TaskTracker::new(),
@@ -139,19 +143,28 @@ impl Inner {
     pub(super) async fn accept(
         self: Arc<Self>,
         request: RunRequest,
-        client: ClientKey,
+        submitter: Submitter,
         idempotency: Option<IdempotencyKey>,
     ) -> Result<Submitted, SubmitError> {
         let _accepting = self.accepting.read().await;
         if self.closing.is_cancelled() {
             return Err(SubmitError::ShuttingDown);
         }
+        let Submitter {
+            tenant,
+            client,
+            quotas,
+        } = submitter;
         let id = RunId::random();
+        let reserved = reserved_cpu_microseconds(&request, self.settings.run_timeout);
         let run = NewRun {
             id,
+            tenant: tenant.clone(),
+            quotas,
             client: client.clone(),
             request,
             accepted_at: now(),
+            reserved_cpu_microseconds: reserved,
             idempotency,
         };
         let places = self.settings.max_unfinished();
@@ -159,6 +172,11 @@ impl Inner {
             Inserted::New { sequence } => sequence,
             Inserted::Repeated(id) => return Ok(Submitted { id, repeated: true }),
             Inserted::KeyReused => return Err(SubmitError::KeyReused),
+            Inserted::OverQuota(quota) => {
+                // Not louder: whoever is over a quota can ask as often as it likes.
+                tracing::debug!(%tenant, %quota, "A run was refused: a quota is used up");
+                return Err(SubmitError::OverQuota(quota));
+            }
             Inserted::QueueFull => {
                 let waiting = u32::try_from(self.queue().len()).unwrap_or(u32::MAX);
                 tracing::warn!(waiting, "A run was refused: the queue is full");
@@ -167,6 +185,7 @@ impl Inner {
         };
         self.hub.open(id).observe(RunEvent::Status("QUEUED"));
         let place = Waiting {
+            tenant,
             client,
             sequence,
             id,
@@ -239,6 +258,13 @@ impl Inner {
     pub(super) fn announce_end(&self, id: RunId, status: &'static str) {
         self.hub.open(id).observe(RunEvent::Status(status));
         self.hub.end(id);
+    }
+
+    /// A run of a tenant that was taken from the queue is not being carried out any more: another one
+    /// of that tenant may be the next.
+    pub(super) fn finished(&self, tenant: &TenantId) {
+        self.queue().finished(tenant);
+        self.arrived.notify_one();
     }
 
     /// Both are whole even if a thread panicked while it had them: nothing in between panics.

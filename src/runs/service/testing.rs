@@ -1,9 +1,9 @@
 //! What the tests of the core share: a store in a directory of its own, runs and episodes to put
 //! into it, and an orchestrator that does what a test tells it.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,13 +16,14 @@ use super::{CarriedOut, Orchestrator, RunContext, RunService, ServiceSettings};
 use crate::config::Execution;
 use crate::execution::cause::Verdict;
 use crate::execution::{Artifact, ExecutionResult};
-use crate::ids::{ClientKey, ExecutionId, RunId};
+use crate::ids::{ClientKey, ExecutionId, RunId, TenantId};
 use crate::receipt::testing::{evidence, notary};
 use crate::runs::record::{Ending, Episode, RecordedEpisode, RunOutcome, RunRecord};
 use crate::runs::request::{LlmMode, RunRequest};
 use crate::runs::state::Event;
 use crate::runs::store::sqlite::SqliteStore;
 use crate::runs::store::{Alongside, Inserted, NewRun, Store};
+use crate::runs::tenants::Quotas;
 
 /// A directory with a store's file in it.
 pub(crate) struct Place {
@@ -84,12 +85,21 @@ pub(crate) fn client(name: &str) -> ClientKey {
     ClientKey(name.to_owned())
 }
 
+/// The tenant of a daemon without tokens.
+pub(crate) fn tenant() -> &'static TenantId {
+    static TENANT: LazyLock<TenantId> = LazyLock::new(TenantId::default);
+    &TENANT
+}
+
 pub(crate) fn new_run(name: &str) -> NewRun {
     NewRun {
         id: RunId::random(),
+        tenant: TenantId::default(),
+        quotas: Quotas::default(),
         client: client(name),
         request: request(),
         accepted_at: now(),
+        reserved_cpu_microseconds: 0,
         idempotency: None,
     }
 }
@@ -258,6 +268,7 @@ pub(crate) fn settings(width: usize) -> ServiceSettings {
         max_concurrent_runs: width,
         max_queued_runs: 3,
         run_timeout: Duration::from_secs(60),
+        shares: HashMap::new(),
     }
 }
 

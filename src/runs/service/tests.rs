@@ -2,11 +2,13 @@
 
 mod failing_store;
 
+mod tenants;
+
 use std::sync::atomic::Ordering;
 
 use futures_util::future::join_all;
 
-use super::testing::{Fake, Manner, Place, client, request, serve, settings};
+use super::testing::{Fake, Manner, Place, client, request, serve, settings, tenant};
 use super::*;
 use crate::runs::events::Delivery;
 use crate::runs::recovery::INTERRUPTED;
@@ -21,13 +23,19 @@ async fn submit(service: &RunService, name: &str) -> RunId {
 }
 
 async fn ended(service: &RunService, id: RunId) -> RunRecord {
-    let record = service.wait(id, LONG).await.unwrap().unwrap();
+    let record = service.wait(tenant(), id, LONG).await.unwrap().unwrap();
     assert!(record.state.outcome().is_some(), "{record:?}");
     record
 }
 
 async fn status(service: &RunService, id: RunId) -> &'static str {
-    service.get(id).await.unwrap().unwrap().state.status()
+    service
+        .get(tenant(), id)
+        .await
+        .unwrap()
+        .unwrap()
+        .state
+        .status()
 }
 
 fn final_error(record: &RunRecord) -> &str {
@@ -102,7 +110,7 @@ async fn a_full_queue_refuses_and_says_how_many_wait() {
         refused,
         Err(SubmitError::QueueFull { waiting: 3 })
     ));
-    service.cancel(waiting).await.unwrap();
+    service.cancel(tenant(), waiting).await.unwrap();
     submit(&service, "b").await;
 }
 
@@ -113,6 +121,7 @@ async fn one_key_sent_fifty_times_at_once_makes_one_run() {
     let service = serve(Arc::new(place.open().await), &fake, settings(1)).await;
     let key = |fingerprint: &str| {
         Some(IdempotencyKey {
+            scope: client("a"),
             key: "k".to_owned(),
             fingerprint: fingerprint.to_owned(),
         })
@@ -147,7 +156,7 @@ async fn a_dropped_submission_is_accepted_whole_or_not_at_all() {
         limit: 100,
         ..RunFilter::default()
     };
-    let runs = service.list(&filter).await.unwrap();
+    let runs = service.list(tenant(), &filter).await.unwrap();
     assert!(runs.len() >= 19, "every polled submission was accepted");
     assert!(runs.iter().all(|run| run.state.status() == "SUCCESS"));
 }
@@ -161,16 +170,16 @@ async fn a_waiting_run_ends_at_once_when_it_is_cancelled() {
     started.recv().await.unwrap();
     let waiting = submit(&service, "a").await;
     assert_eq!(
-        service.cancel(waiting).await.unwrap(),
+        service.cancel(tenant(), waiting).await.unwrap(),
         CancelAnswer::Accepted
     );
     assert_eq!(status(&service, waiting).await, "CANCELLED");
     assert_eq!(service.queue_position(waiting), None);
     assert_eq!(
-        service.cancel(waiting).await.unwrap(),
+        service.cancel(tenant(), waiting).await.unwrap(),
         CancelAnswer::AlreadyEnded
     );
-    let unknown = service.cancel(RunId::random()).await.unwrap();
+    let unknown = service.cancel(tenant(), RunId::random()).await.unwrap();
     assert_eq!(unknown, CancelAnswer::Unknown);
 }
 
@@ -186,7 +195,10 @@ async fn cancelling_a_run_that_goes_on_ends_it_unless_it_ends_itself() {
         let service = serve(Arc::new(place.open().await), &fake, settings(1)).await;
         let id = submit(&service, "a").await;
         started.recv().await.unwrap();
-        assert_eq!(service.cancel(id).await.unwrap(), CancelAnswer::Accepted);
+        assert_eq!(
+            service.cancel(tenant(), id).await.unwrap(),
+            CancelAnswer::Accepted
+        );
         assert_eq!(ended(&service, id).await.state.status(), expected);
         // The permit is free again.
         submit(&service, "a").await;
@@ -203,12 +215,18 @@ async fn an_end_and_a_cancellation_at_once_have_one_winner_that_stays() {
         let id = submit(&service, "a").await;
         started.recv().await.unwrap();
         fake.let_end(1);
-        let (first, _, _) =
-            tokio::join!(ended(&service, id), service.cancel(id), service.cancel(id));
-        assert_eq!(service.get(id).await.unwrap(), Some(first.clone()));
-        let again = service.cancel(id).await.unwrap();
+        let (first, _, _) = tokio::join!(
+            ended(&service, id),
+            service.cancel(tenant(), id),
+            service.cancel(tenant(), id)
+        );
+        assert_eq!(
+            service.get(tenant(), id).await.unwrap(),
+            Some(first.clone())
+        );
+        let again = service.cancel(tenant(), id).await.unwrap();
         assert_eq!(again, CancelAnswer::AlreadyEnded);
-        assert_eq!(service.get(id).await.unwrap(), Some(first));
+        assert_eq!(service.get(tenant(), id).await.unwrap(), Some(first));
     }
 }
 
@@ -289,11 +307,14 @@ async fn waiting_for_a_run_ends_with_the_limit_or_the_run() {
     let (fake, _started) = Fake::new(Manner::Obedient);
     let service = serve(Arc::new(place.open().await), &fake, settings(1)).await;
     let id = submit(&service, "a").await;
-    let record = service.wait(id, Duration::from_millis(1)).await;
+    let record = service.wait(tenant(), id, Duration::from_millis(1)).await;
     assert!(record.unwrap().unwrap().state.outcome().is_none());
     let (waited, ()) = tokio::join!(ended(&service, id), async { fake.let_end(1) });
     assert_eq!(waited.state.status(), "SUCCESS");
-    assert_eq!(service.wait(RunId::random(), LONG).await.unwrap(), None);
+    assert_eq!(
+        service.wait(tenant(), RunId::random(), LONG).await.unwrap(),
+        None
+    );
 }
 
 #[tokio::test]
@@ -304,7 +325,11 @@ async fn the_events_of_a_run_are_its_states_in_order() {
     let service = serve(Arc::clone(&store) as _, &fake, settings(1)).await;
     let id = submit(&service, "a").await;
     fake.let_end(1);
-    let mut reader = service.subscribe(id, None).await.unwrap().unwrap();
+    let mut reader = service
+        .subscribe(tenant(), id, None)
+        .await
+        .unwrap()
+        .unwrap();
     let mut seen = Vec::new();
     while let Some(delivery) = reader.next().await {
         let Delivery::Event { event, .. } = delivery else {
@@ -316,7 +341,10 @@ async fn the_events_of_a_run_are_its_states_in_order() {
     assert_eq!(seen, expected);
     // On disk before it was told.
     assert_eq!(status(&service, id).await, "SUCCESS");
-    let unknown = service.subscribe(RunId::random(), None).await.unwrap();
+    let unknown = service
+        .subscribe(tenant(), RunId::random(), None)
+        .await
+        .unwrap();
     assert!(unknown.is_none());
 }
 

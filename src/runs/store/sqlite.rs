@@ -49,7 +49,7 @@ use self::writer::Writer;
 use super::{
     Alongside, Fault, IdempotencyKey, Inserted, NewRun, OpenExecution, RunFilter, Store, StoreError,
 };
-use crate::ids::{ClientKey, ExecutionId, RunId};
+use crate::ids::{ExecutionId, RunId, TenantId};
 use crate::receipt::Notary;
 use crate::runs::record::{Episode, Judgement, RecordedEpisode, RunRecord};
 use crate::runs::state::{Event, Refused};
@@ -115,19 +115,29 @@ impl Store for SqliteStore {
 
     async fn repeated(
         &self,
-        client: &ClientKey,
+        tenant: &TenantId,
         key: &IdempotencyKey,
     ) -> Result<Option<RunId>, StoreError> {
-        let (client, key) = (client.0.clone(), key.clone());
+        let (tenant, key) = (tenant.to_string(), key.clone());
         let reading =
             move |access: Access<'_>| {
-                let known = access.first(statements::KEY, params![client, key.key], rows::key)?;
+                let by = params![tenant, key.scope.0, key.key];
+                let known = access.first(statements::KEY, by, rows::key)?;
                 Ok(known
                     .and_then(|(fingerprint, run)| (fingerprint == key.fingerprint).then_some(run)))
             };
         self.readers
             .read("look up a repeated request", reading)
             .await
+    }
+
+    async fn find(&self, tenant: &TenantId, id: RunId) -> Result<Option<RunRecord>, StoreError> {
+        let tenant = tenant.to_string();
+        let reading = move |access: Access<'_>| {
+            let by = params![id.to_string(), tenant];
+            access.first(&statements::run_of_tenant(), by, record)
+        };
+        self.readers.read("read a run", reading).await
     }
 
     async fn get(&self, id: RunId) -> Result<Option<RunRecord>, StoreError> {
@@ -150,14 +160,18 @@ impl Store for SqliteStore {
         self.readers.read("read a run", reading).await
     }
 
-    async fn list(&self, filter: &RunFilter) -> Result<Vec<RunRecord>, StoreError> {
-        let filter = filter.clone();
+    async fn list(
+        &self,
+        tenant: &TenantId,
+        filter: &RunFilter,
+    ) -> Result<Vec<RunRecord>, StoreError> {
+        let (tenant, filter) = (Value::from(tenant.to_string()), filter.clone());
         let reading = move |access: Access<'_>| {
             let statement = statements::page(filter.status.is_some(), filter.before.is_some());
             let status = filter.status.map(Value::from);
             let numbers =
                 [filter.before, Some(i64::from(filter.limit))].map(|n| n.map(Value::from));
-            let given = [status].into_iter().chain(numbers).flatten();
+            let given = [Some(tenant), status].into_iter().chain(numbers).flatten();
             access.all(&statement, params_from_iter(given), record)
         };
         self.readers.read("list runs", reading).await

@@ -43,10 +43,14 @@ impl Store for Failing {
 
     async fn repeated(
         &self,
-        client: &ClientKey,
+        tenant: &TenantId,
         key: &IdempotencyKey,
     ) -> Result<Option<RunId>, StoreError> {
-        self.inner.repeated(client, key).await
+        self.inner.repeated(tenant, key).await
+    }
+
+    async fn find(&self, tenant: &TenantId, id: RunId) -> Result<Option<RunRecord>, StoreError> {
+        self.inner.find(tenant, id).await
     }
 
     async fn get(&self, id: RunId) -> Result<Option<RunRecord>, StoreError> {
@@ -57,8 +61,12 @@ impl Store for Failing {
         self.inner.get_complete(id).await
     }
 
-    async fn list(&self, filter: &RunFilter) -> Result<Vec<RunRecord>, StoreError> {
-        self.inner.list(filter).await
+    async fn list(
+        &self,
+        tenant: &TenantId,
+        filter: &RunFilter,
+    ) -> Result<Vec<RunRecord>, StoreError> {
+        self.inner.list(tenant, filter).await
     }
 
     async fn queued(&self) -> Result<Vec<RunRecord>, StoreError> {
@@ -141,7 +149,7 @@ async fn an_end_that_cannot_be_recorded_is_given_up_and_left_to_the_next_start()
     let id = submit(&service, "a").await;
     let next = submit(&service, "a").await;
     fake.let_end(1);
-    let record = service.wait(id, LONG).await.unwrap().unwrap();
+    let record = service.wait(tenant(), id, LONG).await.unwrap().unwrap();
     assert_eq!(record.state.status(), "RUNNING");
     // The permit is free again, and later runs are not affected.
     started.recv().await.unwrap();

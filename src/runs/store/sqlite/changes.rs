@@ -2,7 +2,9 @@
 //!
 //! Texts are made before an operation waits for its turn, so that the writer only writes.
 
-use rusqlite::params;
+use std::time::Duration;
+
+use rusqlite::{ToSql, params};
 
 use super::access::Access;
 use super::batch::Batch;
@@ -12,19 +14,26 @@ use super::statements;
 use super::writer::Operation;
 use crate::ids::{ExecutionId, RunId};
 use crate::receipt::{Draft, Notary};
-use crate::runs::record::{RecordedEpisode, RunRecord};
+use crate::runs::record::{Episode, RecordedEpisode, RunRecord};
 use crate::runs::state::{Event, Refused};
 use crate::runs::store::{
     Alongside, Fault, IdempotencyKey, Inserted, NewRun, OpenExecution, StoreError,
 };
+use crate::runs::tenants::{Quota, Quotas};
+
+/// Seconds of a day without leap seconds, as UTC has them here.
+const DAY_SECONDS: i64 = 86_400;
 
 /// Keeps a new run.
 pub(super) struct Insert {
+    tenant: String,
+    quotas: Quotas,
     id: String,
     client: String,
     outline: String,
     request: String,
     accepted_at: i64,
+    reserved_cpu: i64,
     idempotency: Option<IdempotencyKey>,
     max_unfinished: u32,
 }
@@ -32,15 +41,64 @@ pub(super) struct Insert {
 impl Insert {
     pub(super) fn new(run: &NewRun, max_unfinished: u32) -> Result<Self, StoreError> {
         Ok(Self {
+            tenant: run.tenant.to_string(),
+            quotas: run.quotas,
             id: run.id.to_string(),
             client: run.client.0.clone(),
             outline: json(&rows::outline(&run.request))?,
             request: json(&run.request)?,
             accepted_at: run.accepted_at.as_microsecond(),
+            reserved_cpu: run.reserved_cpu_microseconds,
             idempotency: run.idempotency.clone(),
             max_unfinished,
         })
     }
+
+    /// The first quota that leaves no room for the run. CPU time counts as used from acceptance, as
+    /// far as the run can use it at all, and as it was from the end: runs side by side cannot go
+    /// further over the quota than one alone.
+    fn used_up(&self, access: Access<'_>) -> Result<Option<Quota>, StoreError> {
+        let Quotas {
+            max_unfinished,
+            cpu_microseconds_per_day,
+            stored_bytes,
+        } = self.quotas;
+        let number = |statement: &'static str, by: &[&dyn ToSql]| {
+            let number = access.first(statement, by, rows::number)?;
+            Ok::<i64, StoreError>(number.unwrap_or(0))
+        };
+        if let Some(most) = max_unfinished
+            && number(statements::COUNT_UNFINISHED_OF_TENANT, params![self.tenant])?
+                >= i64::from(most)
+        {
+            return Ok(Some(Quota::Waiting));
+        }
+        if let Some(most) = cpu_microseconds_per_day {
+            let used = number(statements::CPU_OF_DAY, params![self.tenant, self.day()])?;
+            if used >= most {
+                return Ok(Some(Quota::CpuTime));
+            }
+            let reserved = number(statements::CPU_RESERVED, params![self.tenant])?;
+            if used.saturating_add(reserved) >= most {
+                return Ok(Some(Quota::CpuReserved));
+            }
+        }
+        if let Some(most) = stored_bytes
+            && number(statements::STORED, params![self.tenant])? >= most
+        {
+            return Ok(Some(Quota::Storage));
+        }
+        Ok(None)
+    }
+
+    fn day(&self) -> i64 {
+        day(self.accepted_at.div_euclid(1_000_000))
+    }
+}
+
+/// The number of the day (UTC) of a time in seconds since 1970.
+fn day(seconds: i64) -> i64 {
+    seconds.div_euclid(DAY_SECONDS)
 }
 
 impl Operation for Insert {
@@ -50,7 +108,7 @@ impl Operation for Insert {
     fn execute(self, batch: &mut Batch<'_>) -> Result<Inserted, StoreError> {
         let access = batch.access(Self::NAME);
         if let Some(idempotency) = &self.idempotency {
-            let by = params![self.client, idempotency.key];
+            let by = params![self.tenant, idempotency.scope.0, idempotency.key];
             match access.first(statements::KEY, by, rows::key)? {
                 Some((fingerprint, first)) if fingerprint == idempotency.fingerprint => {
                     return Ok(Inserted::Repeated(first));
@@ -62,13 +120,33 @@ impl Operation for Insert {
         if batch.unfinished >= i64::from(self.max_unfinished) {
             return Ok(Inserted::QueueFull);
         }
+        if let Some(quota) = self.used_up(access)? {
+            return Ok(Inserted::OverQuota(quota));
+        }
         batch.require_space()?;
-        let run = params![self.id, self.client, self.outline, self.accepted_at];
+        let run = params![
+            self.tenant,
+            self.id,
+            self.client,
+            self.outline,
+            self.accepted_at,
+            self.reserved_cpu
+        ];
         access.execute(statements::INSERT_RUN, run)?;
         let sequence = access.last_inserted();
         access.execute(statements::INSERT_REQUEST, params![sequence, self.request])?;
-        if let Some(IdempotencyKey { key, fingerprint }) = &self.idempotency {
-            let key = params![self.client, key, fingerprint, self.id];
+        let bytes = length(&self.outline).saturating_add(length(&self.request));
+        access.execute(
+            statements::ADD_STORED,
+            params![self.tenant, self.day(), bytes],
+        )?;
+        if let Some(IdempotencyKey {
+            scope,
+            key,
+            fingerprint,
+        }) = &self.idempotency
+        {
+            let key = params![self.tenant, scope.0, key, fingerprint, self.id];
             access.execute(statements::INSERT_KEY, key)?;
         }
         batch.unfinished += 1;
@@ -174,18 +252,24 @@ pub(super) struct AddEpisode {
     text: String,
     code: String,
     execution: ExecutionId,
+    usage: Usage,
     receipt: Draft,
 }
 
 impl AddEpisode {
     pub(super) fn new(recorded: &RecordedEpisode, notary: &Notary) -> Result<Self, StoreError> {
         let RecordedEpisode { episode, code, .. } = recorded;
+        let text = json(episode)?;
+        let mut usage = Usage::of(episode);
+        usage.bytes = usage.bytes.saturating_add(length(&text));
+        usage.bytes = usage.bytes.saturating_add(length(code));
         Ok(Self {
             run: episode.run_id,
             iteration: episode.iteration,
-            text: json(episode)?,
+            text,
             code: code.clone(),
             execution: episode.execution.execution_id.clone(),
+            usage,
             receipt: receipts::draft(recorded, notary)?,
         })
     }
@@ -197,8 +281,60 @@ impl AddEpisode {
         access.execute(statements::INSERT_EPISODE, episode)?;
         let execution = params![self.execution.as_str()];
         access.execute(statements::RECORD_EXECUTION, execution)?;
+        let Usage {
+            day,
+            cpu,
+            wall,
+            bytes,
+        } = self.usage;
+        let usage = params![day, cpu, wall, bytes, run];
+        access.execute(statements::ADD_USAGE, usage)?;
         receipts::append(batch, access, &self.receipt)
     }
+}
+
+/// What an execution is charged with.
+#[derive(Clone, Copy)]
+struct Usage {
+    /// The day on which it ended.
+    day: i64,
+    /// CPU time in microseconds, as the supervisor reported it. Without a report a program is
+    /// charged with all that it could have used in its time: otherwise one would use CPU time for
+    /// nothing by seeing to it that there is none.
+    cpu: Option<i64>,
+    /// Wall clock in microseconds.
+    wall: i64,
+    /// What is kept of it.
+    bytes: i64,
+}
+
+impl Usage {
+    fn of(episode: &Episode) -> Self {
+        let execution = &episode.execution;
+        let reported = execution.usage.as_ref().map(|usage| usage.cpu_seconds);
+        let sizes = execution.artifacts.iter().map(|artifact| artifact.size);
+        let bytes = sizes.fold(0, u64::saturating_add);
+        Self {
+            day: day(execution.finished_at.as_second()),
+            cpu: match (reported, execution.started_at) {
+                (Some(seconds), _) => Some(microseconds(seconds)),
+                (None, Some(_)) => None,
+                (None, None) => Some(0),
+            },
+            wall: microseconds(execution.duration_seconds),
+            bytes: i64::try_from(bytes).unwrap_or(i64::MAX),
+        }
+    }
+}
+
+/// What is no number of seconds is none.
+fn microseconds(seconds: f64) -> i64 {
+    let duration = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+fn length(text: &str) -> i64 {
+    i64::try_from(text.len()).unwrap_or(i64::MAX)
 }
 
 impl Operation for AddEpisode {

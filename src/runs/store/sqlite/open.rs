@@ -23,8 +23,7 @@ const APPLICATION_ID: i64 = 0x6675_6d65;
 const MIGRATIONS: [&str; 4] = [
     include_str!("schema.sql"),
     include_str!("requests_by_sequence.sql"),
-    // Version 3 is another branch's (tenants): its step goes here, in place of this one.
-    "",
+    include_str!("tenants.sql"),
     include_str!("receipts.sql"),
 ];
 

@@ -6,14 +6,14 @@ use rusqlite::types::FromSql;
 use serde::de::Error as _;
 use serde_json::Error;
 
-use crate::ids::{ClientKey, ExecutionId, RunId};
+use crate::ids::{ClientKey, ExecutionId, RunId, TenantId};
 use crate::runs::record::{Episode, Judgement, RunOutcome, RunRecord};
 use crate::runs::request::RunRequest;
 use crate::runs::state::RunState;
 use crate::runs::store::{OpenExecution, StoreError};
 
 /// The columns that [`record`] reads.
-pub(super) const COLUMNS: &str = "sequence, id, client, outline, status, cancel_requested, \
+pub(super) const COLUMNS: &str = "sequence, id, tenant, client, outline, status, cancel_requested, \
      accepted_at, started_at, ended_at, outcome";
 
 /// The changeable columns of a run's state.
@@ -103,11 +103,22 @@ pub(super) fn record(row: &Row<'_>) -> Result<RunRecord, StoreError> {
     Ok(RunRecord {
         id: run_id(&id)?,
         sequence: column(row, "sequence")?,
+        tenant: tenant(row)?,
         client: ClientKey(column(row, "client")?),
         request: json_column(row, "outline")?,
         state: state(row)?,
         accepted_at: timestamp(column(row, "accepted_at")?)?,
     })
+}
+
+fn tenant(row: &Row<'_>) -> Result<TenantId, StoreError> {
+    let name: String = column(row, "tenant")?;
+    TenantId::parse(&name).ok_or_else(|| senseless("not the name of a tenant"))
+}
+
+/// Reads a row with the column `number`.
+pub(super) fn number(row: &Row<'_>) -> Result<i64, StoreError> {
+    column(row, "number")
 }
 
 fn state(row: &Row<'_>) -> Result<RunState, StoreError> {

@@ -6,6 +6,8 @@ mod faults;
 
 mod migrations;
 
+mod tenants;
+
 mod receipts;
 
 mod testing;
@@ -16,16 +18,18 @@ use futures_util::future::join_all;
 use rusqlite::{Connection, OpenFlags};
 
 use super::*;
+use crate::ids::ClientKey;
 use crate::receipt::testing::notary;
 use crate::runs::record::Ending;
 use crate::runs::service::testing::{
-    Place, client, episode, finish, new_run, recorded, request, start,
+    Place, client, episode, finish, new_run, recorded, request, start, tenant,
 };
 use crate::runs::state::RunState;
 use crate::runs::store::IdempotencyKey;
 
 fn key(text: &str, fingerprint: &str) -> Option<IdempotencyKey> {
     Some(IdempotencyKey {
+        scope: ClientKey(String::new()),
         key: text.to_owned(),
         fingerprint: fingerprint.to_owned(),
     })
@@ -179,8 +183,11 @@ async fn files_of_other_programs_and_newer_versions_are_refused() {
 async fn keys_belong_to_a_client_and_a_body() {
     let place = Place::new();
     let store = place.open().await;
-    let with = |name: &str, idempotency| NewRun {
-        idempotency,
+    let with = |name: &str, idempotency: Option<IdempotencyKey>| NewRun {
+        idempotency: idempotency.map(|key| IdempotencyKey {
+            scope: client(name),
+            ..key
+        }),
         ..new_run(name)
     };
     let first = with("a", key("k", "1"));
@@ -202,7 +209,7 @@ async fn keys_belong_to_a_client_and_a_body() {
         ("a", key("l", "1"), None),
     ] {
         let run = with(name, idempotency);
-        let known = store.repeated(&run.client, run.idempotency.as_ref().unwrap());
+        let known = store.repeated(&run.tenant, run.idempotency.as_ref().unwrap());
         assert_eq!(known.await.unwrap(), expected);
     }
     // A refused run leaves its key free.
@@ -249,7 +256,7 @@ async fn the_list_is_newest_first_and_pages_without_gaps() {
     };
     let mut seen = Vec::new();
     loop {
-        let page = store.list(&filter).await.unwrap();
+        let page = store.list(tenant(), &filter).await.unwrap();
         let Some(last) = page.last() else { break };
         filter.before = Some(last.sequence);
         seen.extend(page.iter().map(|run| run.id));
@@ -262,7 +269,7 @@ async fn the_list_is_newest_first_and_pages_without_gaps() {
         before: None,
         limit: 9,
     };
-    let running = store.list(&running).await.unwrap();
+    let running = store.list(tenant(), &running).await.unwrap();
     assert_eq!(
         running.iter().map(|run| run.id).collect::<Vec<_>>(),
         [ids[4]]

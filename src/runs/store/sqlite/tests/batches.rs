@@ -364,7 +364,7 @@ async fn everything(store: &SqliteStore) -> String {
         limit: 99,
         ..RunFilter::default()
     };
-    let runs = store.list(&filter).await.unwrap();
+    let runs = store.list(tenant(), &filter).await.unwrap();
     let mut episodes = Vec::new();
     let mut receipts = Vec::new();
     for run in &runs {

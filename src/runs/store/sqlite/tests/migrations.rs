@@ -9,10 +9,12 @@ fn version_1(from: &Place) -> Place {
     let connection = Connection::open(place.file()).unwrap();
     let copy = format!(
         "{}; ATTACH '{}' AS present; \
-         INSERT INTO runs SELECT * FROM present.runs; \
+         INSERT INTO runs SELECT sequence, id, client, outline, status, cancel_requested, \
+         accepted_at, started_at, ended_at, outcome FROM present.runs; \
          INSERT INTO requests SELECT id, request \
          FROM present.runs JOIN present.requests USING (sequence) ORDER BY id; \
-         INSERT INTO idempotency_keys SELECT * FROM present.idempotency_keys; \
+         INSERT INTO idempotency_keys SELECT client, key, fingerprint, run_id \
+         FROM present.idempotency_keys; \
          INSERT INTO executions SELECT * FROM present.executions; \
          INSERT INTO episodes SELECT * FROM present.episodes; \
          PRAGMA main.application_id = 0x66756d65; PRAGMA main.user_version = 1",
@@ -68,5 +70,64 @@ async fn a_file_of_version_1_keeps_its_rows() {
     let store = place.open().await;
     let next = store.insert(&new_run("a"), 99).await.unwrap();
     assert_eq!(next, Inserted::New { sequence: 21 });
+    assert_eq!(pragma(&store, "user_version").await, "4");
+}
+
+/// A file as version 2 of the schema has it, with one run of a client and its key.
+fn version_2() -> (Place, NewRun) {
+    let place = Place::new();
+    std::fs::create_dir(place.file().parent().unwrap()).unwrap();
+    let mut run = new_run("10.0.0.1");
+    run.idempotency = key("k", "1");
+    let connection = Connection::open(place.file()).unwrap();
+    connection
+        .execute_batch(include_str!("../schema.sql"))
+        .unwrap();
+    connection
+        .execute_batch(include_str!("../requests_by_sequence.sql"))
+        .unwrap();
+    let outline = serde_json::to_string(&rows::outline(&run.request)).unwrap();
+    let request = serde_json::to_string(&run.request).unwrap();
+    let id = run.id.to_string();
+    let insert = "INSERT INTO runs (id, client, outline, status, accepted_at) \
+                  VALUES (?, ?, ?, 'QUEUED', ?)";
+    let accepted_at = run.accepted_at.as_microsecond();
+    let values = params![id, run.client.0, outline, accepted_at];
+    connection.execute(insert, values).unwrap();
+    let insert = "INSERT INTO requests (sequence, request) VALUES (1, ?)";
+    connection.execute(insert, params![request]).unwrap();
+    let insert = "INSERT INTO idempotency_keys (client, key, fingerprint, run_id) \
+                  VALUES (?, 'k', '1', ?)";
+    connection
+        .execute(insert, params![run.client.0, id])
+        .unwrap();
+    let marks = "PRAGMA application_id = 0x66756d65; PRAGMA user_version = 2";
+    connection.execute_batch(marks).unwrap();
+    connection.close().unwrap();
+    (place, run)
+}
+
+#[tokio::test]
+async fn the_runs_and_keys_of_version_2_belong_to_the_default_tenant() {
+    let (place, mut run) = version_2();
+    let store = place.open().await;
+    let found = store.find(tenant(), run.id).await.unwrap().unwrap();
+    assert_eq!((&found.tenant, &found.client), (tenant(), &run.client));
+    let other = TenantId::parse("alice").unwrap();
+    assert_eq!(store.find(&other, run.id).await.unwrap(), None);
+    let filter = RunFilter {
+        limit: 9,
+        ..RunFilter::default()
+    };
+    assert_eq!(store.list(tenant(), &filter).await.unwrap(), [found]);
+    // The key is still the client's.
+    let id = run.id;
+    run.id = RunId::random();
+    run.idempotency = run.idempotency.map(|key| IdempotencyKey {
+        scope: run.client.clone(),
+        ..key
+    });
+    let again = store.insert(&run, 9).await.unwrap();
+    assert_eq!(again, Inserted::Repeated(id));
     assert_eq!(pragma(&store, "user_version").await, "4");
 }
