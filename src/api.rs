@@ -8,6 +8,18 @@ mod router;
 
 mod serve;
 
+mod tls;
+
+mod origin;
+
+mod identity;
+
+mod tenants;
+
+mod rate_limit;
+
+mod held;
+
 mod layers;
 
 mod error;
@@ -31,14 +43,16 @@ use async_trait::async_trait;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-pub use router::router;
+pub use router::{RouteEntry, router, routes};
 pub use serve::{Peer, ServeSettings, serve};
+pub use tls::{Tls, TlsError};
 
+use self::tenants::Tenants;
+use crate::auth::Keyring;
 use crate::config::Config;
 use crate::execution::ExecutionResult;
 use crate::ids::ClientKey;
 use crate::runs::RunService;
-use crate::runs::admission::Rules;
 
 /// Whether the daemon can do its work. Implemented where the parts are wired.
 #[async_trait]
@@ -58,6 +72,8 @@ pub struct ApiParts {
     pub runs: Arc<RunService>,
     /// The effective configuration.
     pub config: Arc<Config>,
+    /// The tokens that are good; without them everybody who gets here is the default tenant.
+    pub keyring: Option<Arc<Keyring>>,
     /// The image that is used where the configuration names none.
     pub built_image: String,
     /// Asked by `GET /ready`.
@@ -71,7 +87,8 @@ pub struct ApiParts {
 pub struct ApiState {
     runs: Arc<RunService>,
     config: Arc<Config>,
-    rules: Arc<Rules>,
+    keyring: Option<Arc<Keyring>>,
+    tenants: Arc<Tenants>,
     readiness: Arc<dyn Readiness>,
     shutdown: CancellationToken,
     body_budget: Arc<Semaphore>,
@@ -85,13 +102,15 @@ impl ApiState {
         let ApiParts {
             runs,
             config,
+            keyring,
             built_image,
             readiness,
             shutdown,
         } = parts;
         Self {
             runs,
-            rules: Arc::new(Rules::new(&config, &built_image)),
+            keyring,
+            tenants: Arc::new(Tenants::new(&config, &built_image)),
             readiness,
             shutdown,
             body_budget: Arc::new(body::budget(config.api.max_body_bytes)),
@@ -104,7 +123,7 @@ impl ApiState {
     }
 }
 
-/// Whose request it is: for as long as there are no tokens, the address it came from.
+/// Whose request it is where there are no tokens: the address it came from.
 fn client_key(address: Option<IpAddr>) -> ClientKey {
     ClientKey(address.map_or_else(|| "local".to_owned(), |ip| ip.to_canonical().to_string()))
 }

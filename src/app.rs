@@ -8,11 +8,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use crate::api::{self, ApiParts, ApiState, Readiness, ServeSettings};
+use crate::api::{self, ApiParts, ApiState, Readiness, ServeSettings, Tls, TlsError};
 use crate::artifacts::{OutputRoot, OutputRootError};
+use crate::auth::{Keyring, TokensError};
 use crate::config::Config;
 use crate::ids::{ExecutionId, InstanceId};
 use crate::orchestrator::{Executor, GivenProgram, Sandboxes};
@@ -22,6 +25,7 @@ use crate::runs::recovery::{Cleaner, recover};
 use crate::runs::service::{RunService, ServiceSettings};
 use crate::runs::store::sqlite::SqliteStore;
 use crate::runs::store::{Store, StoreError};
+use crate::runs::tenants::Share;
 use crate::sandbox::Engine;
 use crate::sandbox::docker::DockerEngine;
 use crate::sandbox::docker::images::default_reference;
@@ -71,6 +75,12 @@ pub enum AppError {
         #[source]
         source: std::io::Error,
     },
+    /// The tokens.
+    #[error(transparent)]
+    Tokens(#[from] TokensError),
+    /// Certificate and key.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// A task of the start was lost.
     #[error("an internal task failed")]
     Task(#[from] tokio::task::JoinError),
@@ -203,6 +213,8 @@ pub async fn serve(
     let taken = |source| AppError::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(taken)?;
     let bound = listener.local_addr().map_err(taken)?;
+    let (keyring, tls) = credentials(&config).await?;
+    warn_of_open_doors(&config, tls.as_ref());
 
     let workshop = Workshop::open(&config, "instance").await?;
     let notary = notary(&config, workshop.instance.clone()).await?;
@@ -224,9 +236,14 @@ pub async fn serve(
         max_concurrent_runs: config.app.max_concurrent_runs,
         max_queued_runs: config.app.max_queued_runs,
         run_timeout: Duration::from_secs(config.app.run_timeout_seconds) + RUN_ALLOWANCE,
+        shares: Share::all(&config),
     };
     let pool = workshop.pool(&config);
     let orchestrator = Arc::new(GivenProgram::new(workshop.executor(pool.clone())));
+    let background = TaskTracker::new();
+    if let Some(keyring) = &keyring {
+        background.spawn(Arc::clone(keyring).follow(shutdown.clone()));
+    }
     let serving = async {
         let runs = RunService::start(store, orchestrator, settings).await?;
 
@@ -238,6 +255,7 @@ pub async fn serve(
         let router = api::router(ApiState::new(ApiParts {
             runs: Arc::clone(&runs),
             config: Arc::new(config.clone()),
+            keyring: keyring.clone(),
             built_image: workshop.default_image.clone(),
             readiness: Arc::new(readiness),
             shutdown: shutdown.clone(),
@@ -248,7 +266,8 @@ pub async fn serve(
             listener,
             router,
             ServeSettings::new(&config.api, ANSWER_DRAIN),
-            shutdown,
+            tls,
+            shutdown.clone(),
         )
         .await;
         info!(drain.seconds = drain.as_secs(), "shutting down");
@@ -257,6 +276,11 @@ pub async fn serve(
     };
     // Whatever ended it: what waits on the engine goes with it.
     let served = serving.await;
+    shutdown.cancel();
+    background.close();
+    if timeout(ANSWER_DRAIN, background.wait()).await.is_err() {
+        warn!("the disk of the tokens file does not answer");
+    }
     if let Some(pool) = pool {
         pool.stop().await;
     }
@@ -270,6 +294,28 @@ async fn notary(config: &Config, instance: InstanceId) -> Result<Notary, AppErro
     let key = spawn_blocking(move || ReceiptKey::load_or_make(&state_dir)).await??;
     info!(receipt.public_key = %key.public(), "receipts are signed");
     Ok(Notary::new(key, instance))
+}
+
+/// What clients are known by, and what the daemon is known by.
+type Credentials = (Option<Arc<Keyring>>, Option<Tls>);
+
+async fn credentials(config: &Config) -> Result<Credentials, AppError> {
+    let (tokens, api) = (config.auth.tokens_file.clone(), config.api.clone());
+    spawn_blocking(move || -> Result<Credentials, AppError> {
+        let keyring = tokens.as_deref().map(Keyring::open).transpose()?;
+        Ok((keyring.map(Arc::new), Tls::of(&api)?))
+    })
+    .await?
+}
+
+fn warn_of_open_doors(config: &Config, tls: Option<&Tls>) {
+    if !config.api.listen.ip().is_loopback() && tls.is_none() {
+        warn!(
+            address = %config.api.listen,
+            "tokens and programs travel unencrypted: set api.tls_cert and api.tls_key, or let only \
+             a proxy that speaks TLS reach this address"
+        );
+    }
 }
 
 /// Where the daemon of this configuration keeps its records.
@@ -302,7 +348,7 @@ pub async fn sweep(engine: &DockerEngine) {
             }
         }
     };
-    if tokio::time::timeout(SWEEP_BOUND, sweeping).await.is_err() {
+    if timeout(SWEEP_BOUND, sweeping).await.is_err() {
         warn!("removing leftovers took too long; the rest stays until the next start");
     }
 }

@@ -8,6 +8,8 @@ mod calls;
 
 mod image;
 
+mod token;
+
 mod receipt;
 
 mod verify;
@@ -69,6 +71,9 @@ enum Command {
     /// Make or list sandbox images
     #[command(subcommand)]
     Image(image::Image),
+    /// Make, list or revoke the tokens of clients
+    #[command(subcommand)]
+    Token(token::Token),
     /// Check a receipt, its chain and the files that belong to it, offline
     Verify(verify::Verify),
     /// What belongs to the receipts of this state directory
@@ -83,7 +88,7 @@ impl Command {
         match self {
             Self::Serve(serve) => serve.overrides(),
             Self::Run(run) => run.overrides(),
-            Self::Image(_) | Self::Verify(_) | Self::Receipt(_) | Self::Config => {
+            Self::Image(_) | Self::Token(_) | Self::Verify(_) | Self::Receipt(_) | Self::Config => {
                 Overrides::default()
             }
         }
@@ -93,9 +98,12 @@ impl Command {
     fn default_log(&self) -> &'static str {
         match self {
             Self::Serve(_) => "info",
-            Self::Run(_) | Self::Image(_) | Self::Verify(_) | Self::Receipt(_) | Self::Config => {
-                "error"
-            }
+            Self::Run(_)
+            | Self::Image(_)
+            | Self::Token(_)
+            | Self::Verify(_)
+            | Self::Receipt(_)
+            | Self::Config => "error",
         }
     }
 }
@@ -115,6 +123,7 @@ pub fn main() -> ExitCode {
         Command::Serve(serve) => config().map(|config| block_on(serve.execute(config))),
         Command::Run(run) => config().map(|config| block_on(run.execute(config))),
         Command::Image(image) => config().map(|config| block_on(image.execute(config))),
+        Command::Token(token) => config().map(|config| block_on(token.execute(config))),
         Command::Receipt(receipt) => config().map(|config| receipt.execute(&config)),
         Command::Config => config().map(|config| print_config(&config)),
     };

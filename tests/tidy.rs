@@ -78,19 +78,40 @@ fn only_the_stores_know_rusqlite() {
 }
 
 #[test]
+fn only_the_interface_knows_tls() {
+    assert_only_in("rustls", &["api"]);
+}
+
+#[test]
 fn only_the_configuration_reads_the_environment() {
     assert_only_in("env::var", &["config"]);
 }
 
 #[test]
 fn arrows_between_modules_point_one_way() {
-    let forbidden: [(&str, &[&str]); 7] = [
+    let forbidden: [(&str, &[&str]); 8] = [
+        (
+            "auth",
+            &[
+                "api",
+                "app",
+                "artifacts",
+                "cli",
+                "config",
+                "execution",
+                "orchestrator",
+                "receipt",
+                "runs",
+                "sandbox",
+            ],
+        ),
         (
             "receipt",
             &[
                 "api",
                 "app",
                 "artifacts",
+                "auth",
                 "cli",
                 "config",
                 "orchestrator",
@@ -104,6 +125,7 @@ fn arrows_between_modules_point_one_way() {
                 "api",
                 "app",
                 "artifacts",
+                "auth",
                 "cli",
                 "config",
                 "orchestrator",
@@ -116,6 +138,7 @@ fn arrows_between_modules_point_one_way() {
             &[
                 "api",
                 "app",
+                "auth",
                 "cli",
                 "config",
                 "orchestrator",
@@ -129,6 +152,7 @@ fn arrows_between_modules_point_one_way() {
                 "api",
                 "app",
                 "artifacts",
+                "auth",
                 "cli",
                 "config",
                 "orchestrator",
@@ -137,9 +161,17 @@ fn arrows_between_modules_point_one_way() {
         ),
         (
             "runs",
-            &["api", "app", "artifacts", "cli", "orchestrator", "sandbox"],
+            &[
+                "api",
+                "app",
+                "artifacts",
+                "auth",
+                "cli",
+                "orchestrator",
+                "sandbox",
+            ],
         ),
-        ("orchestrator", &["api", "app", "cli", "config"]),
+        ("orchestrator", &["api", "app", "auth", "cli", "config"]),
         (
             "api",
             &["app", "artifacts", "cli", "orchestrator", "sandbox"],

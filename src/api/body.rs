@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use super::ApiState;
 use super::error::ApiError;
+use super::identity::Caller;
 use crate::runs::admission::{FieldError, Place, Problem};
 
 /// Bodies up to this size do not count towards the budget.
@@ -26,6 +27,9 @@ const PERMIT_BYTES: usize = 1 << 10;
 /// Largest bodies that may arrive at the same time.
 const BODIES_AT_ONCE: usize = 8;
 
+/// How many of them may be one tenant's where there are several.
+const BODIES_OF_ONE: usize = BODIES_AT_ONCE / 2;
+
 /// A short body can hold millions of values, each far larger in memory than in the text.
 const MAX_VALUES: usize = 100_000;
 
@@ -33,6 +37,11 @@ const MAX_VALUES: usize = 100_000;
 pub(super) fn budget(max_body_bytes: usize) -> Semaphore {
     let permits = permits(max_body_bytes).saturating_mul(BODIES_AT_ONCE);
     Semaphore::new(permits.min(Semaphore::MAX_PERMITS))
+}
+
+/// The part of that which one of several tenants may have.
+pub(super) fn permits_of_one(max_body_bytes: usize) -> usize {
+    permits(max_body_bytes).saturating_mul(BODIES_OF_ONE)
 }
 
 fn permits(bytes: usize) -> usize {
@@ -45,7 +54,7 @@ pub(super) struct RequestBody {
     pub(super) bytes: Bytes,
     is_json: bool,
     /// Given back when the body is dropped.
-    _room: Option<OwnedSemaphorePermit>,
+    _room: Vec<OwnedSemaphorePermit>,
 }
 
 impl FromRequest<ApiState> for RequestBody {
@@ -60,7 +69,13 @@ impl FromRequest<ApiState> for RequestBody {
             return Err(ApiError::BodyTooLarge);
         }
         let patience = Duration::from_secs(api.read_timeout_seconds);
-        let room = room(&state.body_budget, expected, patience).await?;
+        let of_tenant = parts.extensions.get::<Caller>();
+        let of_tenant = of_tenant.and_then(|caller| caller.tenant.bodies.as_ref());
+        // The tenant's own first: who waits for that is in nobody else's way.
+        let budgets = of_tenant.into_iter().chain([&state.body_budget]);
+        let room = timeout(patience, room(budgets, expected))
+            .await
+            .map_err(|_| ApiError::TooManyBodies)??;
         let bytes = timeout(patience, read(body, api.max_body_bytes))
             .await
             .map_err(|_| ApiError::BodyTimeout)??;
@@ -79,18 +94,19 @@ fn declared_length(headers: &HeaderMap) -> Option<usize> {
 }
 
 async fn room(
-    budget: &Arc<Semaphore>,
+    budgets: impl Iterator<Item = &Arc<Semaphore>>,
     bytes: usize,
-    patience: Duration,
-) -> Result<Option<OwnedSemaphorePermit>, ApiError> {
+) -> Result<Vec<OwnedSemaphorePermit>, ApiError> {
+    let mut room = Vec::new();
     if bytes <= SMALL_BYTES {
-        return Ok(None);
+        return Ok(room);
     }
     let permits = u32::try_from(permits(bytes)).map_err(|_| ApiError::BodyTooLarge)?;
-    match timeout(patience, Arc::clone(budget).acquire_many_owned(permits)).await {
-        Ok(Ok(room)) => Ok(Some(room)),
-        Ok(Err(_)) | Err(_) => Err(ApiError::TooManyBodies),
+    for budget in budgets {
+        let part = Arc::clone(budget).acquire_many_owned(permits).await;
+        room.push(part.map_err(|_| ApiError::TooManyBodies)?);
     }
+    Ok(room)
 }
 
 async fn read(mut body: Body, most: usize) -> Result<Bytes, ApiError> {

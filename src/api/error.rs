@@ -4,15 +4,18 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::http::header::{ALLOW, CONNECTION, RETRY_AFTER};
+use axum::http::header::{ALLOW, CONNECTION, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::rate_limit::Standing;
+use crate::auth::Role;
 use crate::runs::admission::{AdmissionError, FieldError, Place, Problem};
 use crate::runs::service::SubmitError;
 use crate::runs::store::StoreError;
+use crate::runs::tenants::Quota;
 
 /// Why a request did not get what it asked for.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +24,25 @@ pub(super) enum ApiError {
     NotFound,
     #[error("the path has other methods: {allow}")]
     MethodNotAllowed { allow: &'static str },
+    /// Whatever is wrong with a token: nobody learns what.
+    #[error("no valid token was sent")]
+    Unauthenticated,
+    #[error("the token's role is not enough")]
+    Forbidden { needed: Role },
+    #[error("the tokens file cannot be used")]
+    TokensUnavailable,
+    #[error("the request came by a name that is not the daemon's")]
+    HostNotAllowed,
+    #[error("the request came from a page of another origin")]
+    OriginNotAllowed,
+    #[error("the tenant has had all the runs of this minute")]
+    TooManyRuns(Standing),
+    #[error("as many requests of the tenant are being answered as may be")]
+    TooManyRequests(Standing),
+    #[error("the queue is full")]
+    QueueFull(Standing),
+    #[error("{quota}")]
+    OverQuota { quota: Quota, standing: Standing },
     #[error("no such run")]
     RunNotFound,
     #[error("none of the run's executions is over")]
@@ -62,11 +84,14 @@ const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("5");
 
 const UNAVAILABLE: &str = "Service temporarily unavailable";
 
+/// How to authenticate.
+const BEARER: HeaderValue = HeaderValue::from_static("Bearer");
+
 /// What a client is told.
 struct Answer {
     status: StatusCode,
     detail: Value,
-    header: Option<(HeaderName, HeaderValue)>,
+    headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Answer {
@@ -74,12 +99,12 @@ impl Answer {
         Self {
             status,
             detail: detail.into(),
-            header: None,
+            headers: Vec::new(),
         }
     }
 
     fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
-        self.header = Some((name, value));
+        self.headers.push((name, value));
         self
     }
 }
@@ -92,6 +117,22 @@ fn answer(error: &ApiError) -> Answer {
         ApiError::NotFound => new(StatusCode::NOT_FOUND, "Not Found"),
         ApiError::RunNotFound => new(StatusCode::NOT_FOUND, "Run not found"),
         ApiError::ReceiptNotFound => new(StatusCode::NOT_FOUND, "Receipt not found"),
+        ApiError::Unauthenticated => {
+            new(StatusCode::UNAUTHORIZED, "Not authenticated").with(WWW_AUTHENTICATE, BEARER)
+        }
+        ApiError::Forbidden { needed } => {
+            let role = needed.as_str();
+            let text = format!("The token's role does not allow this: it has to be {role}");
+            new(StatusCode::FORBIDDEN, &text)
+        }
+        ApiError::HostNotAllowed => new(StatusCode::MISDIRECTED_REQUEST, "Host not allowed"),
+        ApiError::OriginNotAllowed => new(StatusCode::FORBIDDEN, "Origin not allowed"),
+        ApiError::TooManyRuns(standing) => used_up("Too many runs per minute", standing),
+        ApiError::TooManyRequests(standing) => {
+            used_up("Too many requests of this tenant at once", standing)
+        }
+        ApiError::QueueFull(standing) => used_up("Too many runs are waiting", standing),
+        ApiError::OverQuota { quota, standing } => used_up(words(*quota), standing),
         ApiError::MethodNotAllowed { allow } => {
             new(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed")
                 .with(ALLOW, HeaderValue::from_static(allow))
@@ -117,9 +158,12 @@ fn answer(error: &ApiError) -> Answer {
             "There was an error parsing the body",
         ),
         ApiError::Submit(error) => match error {
+            // With headers it is `ApiError::QueueFull`.
             SubmitError::QueueFull { .. } => {
                 later(StatusCode::TOO_MANY_REQUESTS, "Too many runs are waiting")
             }
+            // With where the tenant stands it is `ApiError::OverQuota`.
+            SubmitError::OverQuota(quota) => later(StatusCode::TOO_MANY_REQUESTS, words(*quota)),
             SubmitError::KeyReused => new(
                 StatusCode::CONFLICT,
                 "Idempotency-Key was used with another request body",
@@ -131,6 +175,7 @@ fn answer(error: &ApiError) -> Answer {
         },
         ApiError::AlreadyEnded => new(StatusCode::CONFLICT, "Run has already ended"),
         ApiError::Store(_)
+        | ApiError::TokensUnavailable
         | ApiError::TooManyBodies
         | ApiError::TooManyStreams
         | ApiError::CheckTimeout => later(StatusCode::SERVICE_UNAVAILABLE, UNAVAILABLE),
@@ -140,11 +185,28 @@ fn answer(error: &ApiError) -> Answer {
     }
 }
 
+fn used_up(detail: &str, standing: &Standing) -> Answer {
+    Answer {
+        headers: standing.refusal_headers(),
+        ..Answer::new(StatusCode::TOO_MANY_REQUESTS, detail)
+    }
+}
+
+/// What a client is told about a quota that is used up.
+fn words(quota: Quota) -> &'static str {
+    match quota {
+        Quota::Waiting => "Too many runs of this tenant are waiting",
+        Quota::CpuTime => "The CPU time of this tenant is used up for today",
+        Quota::CpuReserved => "The CPU time of this tenant is reserved for its unfinished runs",
+        Quota::Storage => "The room of this tenant is used up",
+    }
+}
+
 fn fields(errors: &[FieldError]) -> Answer {
     Answer {
         status: StatusCode::UNPROCESSABLE_ENTITY,
         detail: errors.iter().map(field).collect(),
-        header: None,
+        headers: Vec::new(),
     }
 }
 
@@ -183,10 +245,10 @@ impl IntoResponse for ApiError {
         let Answer {
             status,
             detail,
-            header,
+            headers,
         } = answer(&self);
         let mut response = (status, Json(Body { detail })).into_response();
-        if let Some((name, value)) = header {
+        for (name, value) in headers {
             response.headers_mut().insert(name, value);
         }
         if status.is_server_error() {
@@ -197,147 +259,4 @@ impl IntoResponse for ApiError {
 }
 
 #[cfg(test)]
-mod tests {
-    use axum::body::to_bytes;
-
-    use super::*;
-    use crate::execution::paths::input_file_path;
-
-    async fn seen(error: ApiError) -> (u16, String, Option<String>) {
-        let response = error.into_response();
-        let status = response.status().as_u16();
-        let names = [ALLOW, RETRY_AFTER, CONNECTION];
-        let header = names.iter().find_map(|name| {
-            Some(format!(
-                "{name}: {}",
-                response.headers().get(name)?.to_str().ok()?
-            ))
-        });
-        assert_eq!(
-            status >= 500,
-            response.extensions().get::<Failure>().is_some()
-        );
-        let body = to_bytes(response.into_body(), 1 << 20).await.unwrap();
-        (status, String::from_utf8(body.to_vec()).unwrap(), header)
-    }
-
-    #[tokio::test]
-    async fn every_error_has_its_status_and_body() {
-        let retry = Some("retry-after: 5");
-        let close = Some("connection: close");
-        let insecure = input_file_path("../x").unwrap_err();
-        let colliding = AdmissionError::CollidingInputPaths {
-            first: "a".to_owned(),
-            second: "./a".to_owned(),
-        };
-        let store = || StoreError::Corrupt("/secret/path".to_owned());
-        let unavailable = "Service temporarily unavailable";
-        let table: Vec<(ApiError, u16, &str, Option<&str>)> = vec![
-            (ApiError::NotFound, 404, "Not Found", None),
-            (ApiError::RunNotFound, 404, "Run not found", None),
-            (ApiError::ReceiptNotFound, 404, "Receipt not found", None),
-            (
-                ApiError::MethodNotAllowed { allow: "GET" },
-                405,
-                "Method Not Allowed",
-                Some("allow: GET"),
-            ),
-            (
-                AdmissionError::Outside.into(),
-                400,
-                "Dataset path is outside allowed data root",
-                None,
-            ),
-            (
-                AdmissionError::InvalidDirectory.into(),
-                400,
-                "Invalid dataset directory",
-                None,
-            ),
-            (
-                AdmissionError::InstructionTooLong.into(),
-                400,
-                "User instruction exceeds maximum length",
-                None,
-            ),
-            (
-                AdmissionError::from(insecure).into(),
-                400,
-                "Insecure file path detected: Invalid path ../x escapes workspace.",
-                None,
-            ),
-            (
-                colliding.into(),
-                400,
-                "Input files a and ./a name the same path.",
-                None,
-            ),
-            (
-                AdmissionError::NoCode.into(),
-                400,
-                r#"Runs without code are not supported yet: send the Python program in \"code\"."#,
-                None,
-            ),
-            (ApiError::BodyTooLarge, 413, "Request body too large", close),
-            (ApiError::BodyTimeout, 408, "Request body timed out", close),
-            (
-                ApiError::BodyCut,
-                400,
-                "There was an error parsing the body",
-                None,
-            ),
-            (ApiError::TooManyBodies, 503, unavailable, retry),
-            (ApiError::TooManyStreams, 503, unavailable, retry),
-            (ApiError::CheckTimeout, 503, unavailable, retry),
-            (
-                SubmitError::QueueFull { waiting: 7 }.into(),
-                429,
-                "Too many runs are waiting",
-                retry,
-            ),
-            (
-                SubmitError::KeyReused.into(),
-                409,
-                "Idempotency-Key was used with another request body",
-                None,
-            ),
-            (
-                SubmitError::ShuttingDown.into(),
-                503,
-                "Service is shutting down",
-                retry,
-            ),
-            (SubmitError::Store(store()).into(), 503, unavailable, retry),
-            (ApiError::AlreadyEnded, 409, "Run has already ended", None),
-            (store().into(), 503, unavailable, retry),
-            (ApiError::Panicked, 500, "Internal Server Error", None),
-        ];
-        for (error, status, detail, header) in table {
-            let name = format!("{error:?}");
-            let body = format!(r#"{{"detail":"{detail}"}}"#);
-            let expected = (status, body, header.map(ToOwned::to_owned));
-            assert_eq!(seen(error).await, expected, "{name}");
-        }
-    }
-
-    #[tokio::test]
-    async fn validation_errors_have_the_documented_shape() {
-        let error = FieldError {
-            problem: Problem::Missing,
-            location: vec!["body".into(), "dataset_path".into()],
-            input: json!({}),
-        };
-        let (status, body, _) = seen(ApiError::Fields(vec![error])).await;
-        assert_eq!(status, 422);
-        let text = r#"{"detail":[{"type":"missing","loc":["body","dataset_path"],"msg":"Field required","input":{}}]}"#;
-        assert_eq!(body, text);
-        let error = FieldError {
-            problem: Problem::JsonInvalid("Expecting value".to_owned()),
-            location: vec!["body".into(), 7.into()],
-            input: json!({}),
-        };
-        let (_, body, _) = seen(AdmissionError::Fields(vec![error]).into()).await;
-        let text = r#"{"detail":[{"type":"json_invalid","loc":["body",7],"msg":"JSON decode error","input":{},"ctx":{"error":"Expecting value"}}]}"#;
-        assert_eq!(body, text);
-    }
-}
+mod tests;

@@ -10,8 +10,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
 
 use super::error::ApiError;
-use super::serve::Peer;
-use crate::ids::{ClientKey, RunId};
+use crate::ids::RunId;
 use crate::runs::admission::problem::{Bound, echo};
 use crate::runs::admission::{FieldError, Problem};
 use crate::runs::store::RunFilter;
@@ -33,21 +32,6 @@ impl<S: Send + Sync> FromRequestParts<S> for PathRun {
             .await
             .map_err(|_| ApiError::RunNotFound)?;
         RunId::parse(&text).map(Self).ok_or(ApiError::RunNotFound)
-    }
-}
-
-/// Whose request it is.
-#[derive(Debug)]
-pub(super) struct Client(pub(super) ClientKey);
-
-impl<S: Send + Sync> FromRequestParts<S> for Client {
-    type Rejection = std::convert::Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
-        let peer = parts.extensions.get::<Peer>();
-        Ok(Self(super::client_key(
-            peer.map(|Peer(address)| address.ip()),
-        )))
     }
 }
 

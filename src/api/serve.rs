@@ -2,6 +2,8 @@
 //! say or take nothing; every one of them owned, and ended within a bound when the daemon goes
 //! down.
 
+mod places;
+
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
@@ -19,12 +21,14 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
+use self::places::{Counter, Place, Places};
+use super::held::hold;
+use super::tls::Tls;
 use crate::config::Api;
 
 /// The largest head of a request, and what is buffered of a body, in bytes.
@@ -43,7 +47,8 @@ pub struct Peer(pub SocketAddr);
 /// The bounds of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServeSettings {
-    /// Connections at the same time; more wait in the kernel.
+    /// Connections at the same time. When one more comes, the one gives way that has said nothing for
+    /// the longest; if all are being answered, it waits.
     pub max_connections: usize,
     /// How long a head may take to arrive, idle time between requests included, and how long a
     /// client may take nothing of an answer.
@@ -65,28 +70,33 @@ impl ServeSettings {
 }
 
 /// Serves until `shutdown` is cancelled and the last answer is out, or its time is up.
+/// With `tls` every connection begins with a handshake.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
     settings: ServeSettings,
+    tls: Option<Tls>,
     shutdown: CancellationToken,
 ) {
-    let room = Arc::new(Semaphore::new(
-        settings.max_connections.clamp(1, Semaphore::MAX_PERMITS),
-    ));
+    let places = Places::new(settings.max_connections);
     let connections = TaskTracker::new();
     let abandon = CancellationToken::new();
-    while let Some((stream, peer, place)) = accept(&listener, &room, &shutdown).await {
+    while let Some((stream, peer, place)) = accept(&listener, &places, &shutdown).await {
         let connection = Connection {
             router: router.clone(),
             peer,
             idle_timeout: settings.idle_timeout,
+            tls: tls.clone(),
+            requests: place.counter(),
             shutdown: shutdown.clone(),
         };
         let abandon = abandon.clone();
         connections.spawn(async move {
-            let _place = place;
-            abandon.run_until_cancelled(connection.serve(stream)).await
+            let serving = place
+                .give_way()
+                .run_until_cancelled(connection.serve(stream));
+            abandon.run_until_cancelled(serving).await;
+            drop(place);
         });
     }
     drop(listener);
@@ -108,14 +118,13 @@ pub async fn serve(
 /// The next connection and its place; `None` when there are to be no more.
 async fn accept(
     listener: &TcpListener,
-    room: &Arc<Semaphore>,
+    places: &Arc<Places>,
     shutdown: &CancellationToken,
-) -> Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+) -> Option<(TcpStream, SocketAddr, Place)> {
     let next = async {
-        let place = Arc::clone(room).acquire_owned().await.ok()?;
         loop {
             match listener.accept().await {
-                Ok((stream, peer)) => return Some((stream, peer, place)),
+                Ok((stream, peer)) => return Some((stream, peer, places.take().await?)),
                 Err(error) if is_about_one_connection(&error) => {}
                 Err(error) => {
                     tracing::error!(%error, "no connection can be accepted");
@@ -140,6 +149,8 @@ struct Connection {
     router: Router,
     peer: SocketAddr,
     idle_timeout: Duration,
+    tls: Option<Tls>,
+    requests: Counter,
     shutdown: CancellationToken,
 }
 
@@ -147,19 +158,45 @@ impl Connection {
     async fn serve(self, stream: TcpStream) {
         // Answers are written in one piece each; waiting to merge them only costs time.
         let _only_slower = stream.set_nodelay(true);
+        let stream = BoundedWrites::new(stream, self.idle_timeout);
+        let Some(tls) = self.tls.clone() else {
+            return self.converse(stream).await;
+        };
+        let handshake = tls.handshake(stream);
+        match self.shutdown.run_until_cancelled(handshake).await {
+            Some(Ok(stream)) => self.converse(stream).await,
+            // Mostly a client that does not know the certificate, or talks something else.
+            Some(Err(error)) => {
+                tracing::debug!(peer = %self.peer, %error, "connection ended before it was secure");
+            }
+            None => {}
+        }
+    }
+
+    async fn converse<S>(self, stream: S)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let Self {
             router,
             peer,
             idle_timeout,
+            tls: _,
+            requests,
             shutdown,
         } = self;
         let service = service_fn(move |request: Request<Incoming>| {
             let router = router.clone();
+            let requests = requests.clone();
             async move {
+                let Some(busy) = requests.request() else {
+                    // The connection ends in this moment.
+                    return std::future::pending().await;
+                };
                 let mut request = request.map(Body::new);
                 request.extensions_mut().insert(Peer(peer));
                 let answer: Result<_, Infallible> = router.oneshot(request).await;
-                answer
+                answer.map(|answer| hold(answer, busy))
             }
         });
         let connection = http1::Builder::new()
@@ -167,10 +204,7 @@ impl Connection {
             .header_read_timeout(idle_timeout)
             .max_buf_size(MAX_BUFFER_BYTES)
             .max_headers(MAX_HEADERS)
-            .serve_connection(
-                TokioIo::new(BoundedWrites::new(stream, idle_timeout)),
-                service,
-            );
+            .serve_connection(TokioIo::new(stream), service);
         let mut connection = std::pin::pin!(connection);
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,

@@ -5,12 +5,13 @@ use axum::extract::State;
 use serde_json::{Value, json};
 
 use super::ApiState;
+use super::identity::Caller;
 
 /// `GET /settings`
-pub(super) async fn settings(State(state): State<ApiState>) -> Json<Value> {
-    let rules = &state.rules;
+pub(super) async fn settings(State(state): State<ApiState>, caller: Caller) -> Json<Value> {
+    let rules = &caller.tenant.rules;
     let config = &state.config;
-    let execution = &config.execution;
+    let execution = &rules.execution;
     Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
         "limits": {

@@ -43,8 +43,13 @@ impl Serve {
             return ExitCode::from(exit::UNAVAILABLE);
         };
         let drain = Duration::from_secs(self.drain_seconds);
+        let scheme = if config.api.tls_cert.is_some() {
+            "https"
+        } else {
+            "http"
+        };
         let daemon = app::serve(config, shutdown.clone(), drain, |address| {
-            report::note(&format!("fumehood listens on http://{address}"));
+            report::note(&format!("fumehood listens on {scheme}://{address}"));
         });
         tokio::pin!(daemon);
         loop {

@@ -6,20 +6,24 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName};
 use axum::response::{IntoResponse as _, Response};
+use jiff::Timestamp;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tokio::time::timeout;
 
-use super::judgements;
+use super::{found, judgements};
 use crate::api::ApiState;
 use crate::api::body::RequestBody;
 use crate::api::error::ApiError;
-use crate::api::extract::{Client, idempotency_key, wait};
+use crate::api::extract::{idempotency_key, wait};
+use crate::api::identity::Caller;
+use crate::api::rate_limit::Standing;
+use crate::api::tenants::Tenant;
 use crate::api::views::{ResultView, RunView, WaitedRunView};
 use crate::ids::RunId;
 use crate::runs::RunRequest;
 use crate::runs::admission::admit;
-use crate::runs::service::Submitted;
+use crate::runs::service::{SubmitError, Submitted};
 use crate::runs::state::RunState;
 use crate::runs::store::IdempotencyKey;
 
@@ -31,45 +35,38 @@ const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-appli
 /// `POST /runs`
 pub(crate) async fn create(
     State(state): State<ApiState>,
-    Client(client): Client,
+    caller: Caller,
     headers: HeaderMap,
     body: RequestBody,
 ) -> Result<Response, ApiError> {
     let key = idempotency_key(&headers)?.map(|key| IdempotencyKey {
+        scope: caller.key_scope.clone(),
         key,
         fingerprint: hex::encode(Sha256::digest(&body.bytes)),
     });
     // Asked before the checks: what was admitted once may be refused by now, and its client still
     // gets the run.
     let known = match &key {
-        Some(key) => state.runs.repeated(&client, key).await?,
+        Some(key) => state.runs.repeated(caller.tenant_id(), key).await?,
         None => None,
     };
-    let Submitted { id, repeated } = match known {
-        Some(id) => Submitted { id, repeated: true },
+    let (submitted, standing) = match known {
+        Some(id) => (Submitted { id, repeated: true }, None),
         None => {
-            let request = admitted(&state, body).await?;
-            // A handler's future is dropped when its client goes away; the service then still
-            // accepts the run whole or not at all.
-            state.runs.submit(request, client, key).await?
+            let request = admitted(&caller.tenant, body).await?;
+            submit(&state, &caller, request, key).await?
         }
     };
-    if let Some(limit) = wait(&headers) {
-        return waited(&state, id, limit).await;
+    let mut response = answer(&state, &caller, &headers, submitted).await?;
+    if let Some(standing) = standing {
+        standing.add_to(response.headers_mut());
     }
-    // A new run may have been started in the meantime; what was accepted is a waiting one.
-    let status = if repeated {
-        let run = state.runs.get(id).await?.ok_or(ApiError::RunNotFound)?;
-        run.state.status()
-    } else {
-        RunState::Queued.status()
-    };
-    Ok(Json(json!({ "run_id": id.to_string(), "status": status })).into_response())
+    Ok(response)
 }
 
 /// The request after every check; on a thread where the file system may block.
-async fn admitted(state: &ApiState, body: RequestBody) -> Result<RunRequest, ApiError> {
-    let rules = state.rules.clone();
+async fn admitted(tenant: &Tenant, body: RequestBody) -> Result<RunRequest, ApiError> {
+    let rules = tenant.rules.clone();
     let check = tokio::task::spawn_blocking(move || {
         let body = body.json()?;
         admit(&body, &rules).map_err(ApiError::from)
@@ -79,19 +76,81 @@ async fn admitted(state: &ApiState, body: RequestBody) -> Result<RunRequest, Api
         .map_err(|_| ApiError::CheckTimeout)??
 }
 
-async fn waited(state: &ApiState, id: RunId, limit: Duration) -> Result<Response, ApiError> {
-    let ended = state
-        .shutdown
-        .run_until_cancelled(state.runs.wait(id, limit))
-        .await;
-    let run = match ended {
-        Some(run) => run?,
-        None => state.runs.get(id).await?,
+/// Has the run accepted, within the tenant's pace and quotas. Only what becomes a run counts
+/// towards the pace.
+async fn submit(
+    state: &ApiState,
+    caller: &Caller,
+    request: RunRequest,
+    key: Option<IdempotencyKey>,
+) -> Result<(Submitted, Option<Standing>), ApiError> {
+    let tenant = &caller.tenant;
+    let counted = tenant.count_run().map_err(ApiError::TooManyRuns)?;
+    let standing = counted.as_ref().map(|counted| counted.standing.clone());
+    // A handler's future is dropped when its client goes away; the service then still accepts the
+    // run whole or not at all.
+    match state.runs.submit(request, caller.submitter(), key).await {
+        Ok(submitted) if submitted.repeated => {
+            tenant.discount(counted);
+            Ok((submitted, None))
+        }
+        Ok(submitted) => Ok((submitted, standing)),
+        Err(error) => {
+            tenant.discount(counted);
+            Err(match error {
+                SubmitError::OverQuota(quota) => ApiError::OverQuota {
+                    quota,
+                    standing: tenant.standing(quota, Timestamp::now()),
+                },
+                SubmitError::QueueFull { .. } => {
+                    let most = state.config.app.max_queued_runs;
+                    ApiError::QueueFull(Standing::queued_runs(most))
+                }
+                other @ (SubmitError::KeyReused
+                | SubmitError::ShuttingDown
+                | SubmitError::Store(_)) => ApiError::Submit(other),
+            })
+        }
+    }
+}
+
+async fn answer(
+    state: &ApiState,
+    caller: &Caller,
+    headers: &HeaderMap,
+    submitted: Submitted,
+) -> Result<Response, ApiError> {
+    let Submitted { id, repeated } = submitted;
+    if let Some(limit) = wait(headers) {
+        return waited(state, caller, id, limit).await;
+    }
+    // A new run may have been started in the meantime; what was accepted is a waiting one.
+    let status = if repeated {
+        found(state, caller, id).await?.state.status()
+    } else {
+        RunState::Queued.status()
     };
-    let run = run.ok_or(ApiError::RunNotFound)?;
+    Ok(Json(json!({ "run_id": id.to_string(), "status": status })).into_response())
+}
+
+async fn waited(
+    state: &ApiState,
+    caller: &Caller,
+    id: RunId,
+    limit: Duration,
+) -> Result<Response, ApiError> {
+    let waiting = state.runs.wait(caller.tenant_id(), id, limit);
+    let ended = tokio::select! {
+        ended = state.shutdown.run_until_cancelled(waiting) => ended,
+        error = caller.credential.ended() => return Err(error),
+    };
+    let run = match ended {
+        Some(run) => run?.ok_or(ApiError::RunNotFound)?,
+        None => found(state, caller, id).await?,
+    };
     let mut result = None;
     if run.state.outcome().is_some() {
-        let last = state.runs.last_episode(id).await?;
+        let last = state.runs.last_episode(&run).await?;
         result = last.map(|episode| ResultView::from(episode.execution));
     }
     let judgements = judgements(state, std::slice::from_ref(&run)).await?;

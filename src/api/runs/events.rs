@@ -1,7 +1,8 @@
 //! `GET /runs/{run_id}/events`: what happens in a run, as server-sent events.
 //!
 //! A reader follows at its own pace and holds nothing but a place in the run's bounded log. The
-//! stream ends after the run's last event, or when the daemon goes down; a client that comes back
+//! stream ends after the run's last event, when the daemon goes down, or when the token with which it
+//! was asked for is good no more; a client that comes back
 //! with `Last-Event-ID` goes on from there.
 
 use std::collections::HashMap;
@@ -24,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::api::ApiState;
 use crate::api::error::ApiError;
 use crate::api::extract::PathRun;
+use crate::api::identity::{Caller, Credential};
 use crate::runs::events::{Delivery, RunEvent, Subscription};
 
 /// Silence after which a comment shows that the connection is alive, and finds out if it is not.
@@ -32,6 +34,7 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 /// `GET /runs/{run_id}/events`
 pub(crate) async fn events(
     State(state): State<ApiState>,
+    caller: Caller,
     PathRun(id): PathRun,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
@@ -42,12 +45,13 @@ pub(crate) async fn events(
         .map_err(|_| ApiError::TooManyStreams)?;
     let subscription = state
         .runs
-        .subscribe(id, last_event_id(&headers))
+        .subscribe(caller.tenant_id(), id, last_event_id(&headers))
         .await?
         .ok_or(ApiError::RunNotFound)?;
     let follower = Follower {
         subscription,
         encoder: Encoder::default(),
+        credential: caller.credential,
         shutdown: state.shutdown.clone(),
         _place: place,
     };
@@ -70,6 +74,7 @@ fn last_event_id(headers: &HeaderMap) -> Option<u64> {
 struct Follower {
     subscription: Subscription,
     encoder: Encoder,
+    credential: Credential,
     shutdown: CancellationToken,
     /// Given back when the stream is dropped.
     _place: OwnedSemaphorePermit,
@@ -78,7 +83,14 @@ struct Follower {
 impl Follower {
     async fn next(&mut self) -> Option<Bytes> {
         let delivery = timeout(HEARTBEAT, self.subscription.next());
-        match self.shutdown.run_until_cancelled(delivery).await? {
+        let next = tokio::select! {
+            // Asked first, and so before each frame: however much there is to tell, it is told to
+            // nobody whose token is good no more.
+            biased;
+            _ended = self.credential.ended() => return None,
+            next = self.shutdown.run_until_cancelled(delivery) => next,
+        };
+        match next? {
             Ok(delivery) => Some(self.encoder.encode(delivery?).into()),
             Err(_) => Some(Bytes::from_static(b": still here\n\n")),
         }

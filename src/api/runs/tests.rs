@@ -2,6 +2,10 @@
 
 mod fixture;
 
+mod tenants;
+
+mod hostile;
+
 use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};

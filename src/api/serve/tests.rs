@@ -38,7 +38,7 @@ async fn server(max_connections: usize, idle: Duration, drain: Duration) -> Serv
         idle_timeout: idle,
         drain_timeout: drain,
     };
-    let task = TaskTracker::new().spawn(serve(listener, router, settings, shutdown.clone()));
+    let task = TaskTracker::new().spawn(serve(listener, router, settings, None, shutdown.clone()));
     Server {
         address,
         shutdown,

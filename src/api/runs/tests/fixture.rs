@@ -14,7 +14,9 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use crate::api::{ApiParts, ApiState, Readiness, router};
+use crate::auth::{Keyring, NewToken, Role, TokenRecord, update};
 use crate::config::Config;
+use crate::ids::TenantId;
 use crate::receipt::testing::notary;
 use crate::runs::events::RunEvent;
 use crate::runs::record::{Ending, RunOutcome, RunRecord};
@@ -22,6 +24,7 @@ use crate::runs::service::testing::{episode, recorded};
 use crate::runs::service::{CarriedOut, Orchestrator, RunContext, RunService, ServiceSettings};
 use crate::runs::store::Store;
 use crate::runs::store::sqlite::SqliteStore;
+use crate::runs::tenants::Share;
 
 /// `ok` succeeds with an episode, `hang` waits to be cancelled.
 #[derive(Debug)]
@@ -78,6 +81,7 @@ pub(super) struct Fixture {
     pub(super) dir: TempDir,
     pub(super) runs: Arc<RunService>,
     router: Router,
+    keyring: Option<Arc<Keyring>>,
     pub(super) shutdown: CancellationToken,
 }
 
@@ -90,6 +94,11 @@ pub(super) struct Seen {
 impl Seen {
     pub(super) fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap()
+    }
+
+    /// All that a client sees, in one text.
+    pub(super) fn whole(&self) -> String {
+        format!("{} {:?} {}", self.status, self.headers, self.text)
     }
 
     pub(super) fn header(&self, name: &str) -> Option<&str> {
@@ -109,12 +118,20 @@ impl Fixture {
         config.app.allowed_data_root = vec![dir.path().join("data")];
         config.api.max_body_bytes = 100_000;
         change(&mut config);
+        let mut keyring = None;
+        if let Some(name) = config.auth.tokens_file.take() {
+            let path = dir.path().join(name);
+            update(&path, |_| Ok(())).await.unwrap();
+            keyring = Some(Arc::new(Keyring::open(&path).unwrap()));
+            config.auth.tokens_file = Some(path);
+        }
         let file = dir.path().join("state/fumehood.db");
         let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&file, notary()).await.unwrap());
         let settings = ServiceSettings {
             max_concurrent_runs: 1,
             max_queued_runs: config.app.max_queued_runs,
             run_timeout: std::time::Duration::from_secs(60),
+            shares: Share::all(&config),
         };
         let runs = RunService::start(store, Arc::new(Scripted), settings)
             .await
@@ -123,6 +140,7 @@ impl Fixture {
         let router = router(ApiState::new(ApiParts {
             runs: Arc::clone(&runs),
             config: Arc::new(config),
+            keyring: keyring.clone(),
             built_image: "built:1".to_owned(),
             readiness: Arc::new(Reasons(reasons)),
             shutdown: shutdown.clone(),
@@ -131,6 +149,7 @@ impl Fixture {
             dir,
             runs,
             router,
+            keyring,
             shutdown,
         }
     }
@@ -149,6 +168,63 @@ impl Fixture {
             headers: parts.headers,
             text,
         }
+    }
+
+    /// Where the tokens are.
+    pub(super) fn tokens_file(&self) -> std::path::PathBuf {
+        self.dir.path().join("tokens")
+    }
+
+    /// Makes a token that is changed before it is kept, and gives its text.
+    pub(super) async fn token(
+        &self,
+        tenant: &str,
+        role: Role,
+        change: impl FnOnce(&mut TokenRecord),
+    ) -> String {
+        let token = NewToken::generate().unwrap();
+        let mut record = TokenRecord {
+            key: token.key.clone(),
+            tenant: TenantId::parse(tenant).unwrap(),
+            role,
+            name: None,
+            sha256: token.digest,
+            created_at: jiff::Timestamp::UNIX_EPOCH,
+            expires_at: None,
+            revoked_at: None,
+        };
+        change(&mut record);
+        let path = self.tokens_file();
+        let adding = update(&path, |tokens| {
+            tokens.push(record);
+            Ok(())
+        });
+        adding.await.unwrap();
+        self.refresh();
+        token.text.expose().to_owned()
+    }
+
+    /// Looks at the tokens file, as a running daemon does by itself.
+    pub(super) fn refresh(&self) {
+        self.keyring.as_ref().unwrap().refresh();
+    }
+
+    /// Asks with an `Authorization` header and, for a submission, a body.
+    pub(super) async fn ask_as(
+        &self,
+        (method, path): (&str, &str),
+        authorization: Option<&str>,
+        body: &Value,
+    ) -> Seen {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("content-type", "application/json");
+        if let Some(authorization) = authorization {
+            request = request.header("authorization", authorization);
+        }
+        self.call(request.body(Body::from(body.to_string())).unwrap())
+            .await
     }
 
     pub(super) async fn ask(&self, method: &str, path: &str) -> Seen {
