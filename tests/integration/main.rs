@@ -35,6 +35,7 @@ mod pool;
 mod restarts;
 mod receipts;
 mod interface;
+mod tenants;
 mod artifacts;
 mod dataset_paths;
 mod command_line;

@@ -194,7 +194,7 @@ fn help_and_version_say_what_there_is() {
     let bench = Bench::new();
     let help = bench.call(&["--help"]);
     assert_eq!(help.code, 0);
-    for command in ["serve", "run", "image", "config"] {
+    for command in ["serve", "run", "image", "token", "config"] {
         assert!(help.stdout.contains(command), "{}", help.stdout);
     }
     let version = bench.call(&["--version"]);

@@ -23,7 +23,7 @@ async fn connect(daemon: &Daemon) -> TcpStream {
 /// The head of a `POST /runs` with `length` bytes to follow.
 fn head(length: usize) -> String {
     format!(
-        "POST /runs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n\
+        "POST /runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
          Content-Length: {length}\r\n\r\n"
     )
 }
@@ -203,7 +203,7 @@ async fn half_a_body_and_then_silence_is_cut_by_a_time_limit() {
     .await;
     let body = json!({ "code": QUICK }).to_string();
     let half_body = format!("{}{}", head(body.len()), &body[..body.len() / 2]);
-    let half_head = "POST /runs HTTP/1.1\r\nHost: x\r\nContent-".to_owned();
+    let half_head = "POST /runs HTTP/1.1\r\nHost: localhost\r\nContent-".to_owned();
     for (sent, answers) in [(half_body, true), (half_head, false)] {
         let start = Instant::now();
         let mut stream = connect(&daemon).await;

@@ -15,7 +15,7 @@ async fn ask(daemon: &Daemon, method: &str, target: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let mut request = format!("{method} ").into_bytes();
     request.extend_from_slice(target);
-    request.extend_from_slice(b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    request.extend_from_slice(b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     stream.write_all(&request).await.unwrap();
     let mut bytes = Vec::new();
     let read = timeout(PATIENCE, stream.read_to_end(&mut bytes)).await;

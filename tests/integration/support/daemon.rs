@@ -26,6 +26,8 @@ pub(crate) struct Settings {
     pub(crate) toml: String,
     /// Additional variables of its environment.
     pub(crate) environment: Vec<(&'static str, String)>,
+    /// Files in its directory that are there when it starts, by name.
+    pub(crate) files: Vec<(&'static str, String)>,
     /// The socket of its engine, if not the usual one.
     pub(crate) engine: Option<PathBuf>,
 }
@@ -57,6 +59,9 @@ impl Daemon {
             .no_proxy()
             .build()
             .unwrap();
+        for (name, text) in &settings.files {
+            std::fs::write(directory.path().join(name), text).unwrap();
+        }
         let mut daemon = Self {
             directory: Some(directory),
             child: None,
