@@ -9,7 +9,7 @@ use fumehood_protocol::message::{DatasetMount, Ready};
 
 use crate::error::Fatal;
 use crate::settings::Settings;
-use crate::sys::files::{self, Kind};
+use crate::sys::files::{self, Kind, Mounted};
 use crate::workspace::Workspace;
 
 /// Reads all facts. Must run before any foreign program.
@@ -25,9 +25,10 @@ pub(crate) fn facts(settings: &Settings, workspace: &Workspace) -> Result<Ready,
         capabilities: status.capabilities,
         no_new_privileges: status.no_new_privileges,
         seccomp: status.seccomp,
-        root_read_only: files::filesystem(c"/")
-            .map_err(Fatal::io("statvfs(/)"))?
-            .read_only,
+        root_read_only: is_read_only(
+            c"/",
+            &files::filesystem(c"/").map_err(Fatal::io("statvfs(/)"))?,
+        ),
         network_interfaces: interfaces(&devices),
         dataset: dataset(&settings.dataset)?,
         workspace: workspace
@@ -69,9 +70,13 @@ impl Status {
         groups.retain(|&group| group != gid);
         let mut capabilities = 0;
         for name in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
-            capabilities |= field(name)
-                .and_then(|value| u64::from_str_radix(value, 16).ok())
-                .ok_or_else(|| Fatal::Refused(format!("/proc/self/status tells no {name}")))?;
+            let value = match (name, field(name)) {
+                // gVisor does not tell the ambient set, which never has more than the permitted one.
+                ("CapAmb", None) => "0",
+                (_, told) => told.unwrap_or_default(),
+            };
+            capabilities |= u64::from_str_radix(value, 16)
+                .map_err(|_| Fatal::Refused(format!("/proc/self/status tells no {name}")))?;
         }
         Ok(Self {
             uid: one("Uid")?,
@@ -92,6 +97,24 @@ fn interfaces(text: &str) -> Vec<String> {
         .collect()
 }
 
+/// Whether nobody can write to a mount. gVisor's `statvfs` never says so, its list of mounts does; a
+/// list that cannot be read says nothing.
+fn is_read_only(path: &CStr, mounted: &Mounted) -> bool {
+    let listed = || fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    mounted.read_only || is_listed_read_only(&listed(), path)
+}
+
+/// Whether the last mount at this path, which hides those before it, has the option `ro`.
+fn is_listed_read_only(mounts: &str, path: &CStr) -> bool {
+    let mut here = mounts.lines().filter_map(|line| {
+        let mut fields = line.split(' ').skip(4);
+        let is_here = fields.next()?.as_bytes() == path.to_bytes();
+        is_here.then(|| fields.next())?
+    });
+    let options = here.next_back().unwrap_or_default();
+    options.split(',').any(|option| option == "ro")
+}
+
 /// What is mounted at the place of the data set now, if it exists.
 pub(crate) fn dataset(path: &CStr) -> Result<Option<DatasetMount>, Fatal> {
     let here = files::working_directory();
@@ -108,7 +131,7 @@ pub(crate) fn dataset(path: &CStr) -> Result<Option<DatasetMount>, Fatal> {
     Ok(Some(DatasetMount {
         device: status.device,
         inode: status.inode,
-        read_only: mounted.read_only,
+        read_only: is_read_only(path, &mounted),
         readable,
     }))
 }
@@ -144,9 +167,38 @@ mod tests {
     }
 
     #[test]
+    fn gvisor_tells_no_ambient_set_and_every_other_one_has_to_be_told() {
+        let silent = STATUS.replace("CapAmb:\t0000000000000000\n", "");
+        assert_eq!(Status::parse(&silent).unwrap().capabilities, 0x401);
+        for name in ["CapInh", "CapPrm", "CapEff", "CapBnd"] {
+            assert!(Status::parse(&silent.replace(name, "CapXyz")).is_err());
+        }
+        let garbled = STATUS.replace("CapAmb:\t0000000000000000", "CapAmb:\t?");
+        assert!(Status::parse(&garbled).is_err());
+    }
+
+    #[test]
     fn differing_user_ids_are_refused() {
         let mixed = STATUS.replace("Uid:\t5\t5\t5\t5", "Uid:\t5\t5\t0\t5");
         assert!(matches!(Status::parse(&mixed), Err(Fatal::Refused(_))));
+    }
+
+    #[test]
+    fn the_last_mount_at_a_path_tells_whether_it_can_be_written_to() {
+        let mounts = "8 8 0:8 / / ro  - 9p none ro\n11 8 0:10 / /proc rw - proc none rw\n\
+            12 8 0:11 / /data ro,noexec - 9p none ro\n13 8 0:12 / /data/x rw - tmpfs none rw\n";
+        for (path, is_read_only) in [
+            (c"/", true),
+            (c"/data", true),
+            (c"/proc", false),
+            (c"/data/x", false),
+            (c"/nowhere", false),
+        ] {
+            assert_eq!(is_listed_read_only(mounts, path), is_read_only, "{path:?}");
+        }
+        let hidden = format!("{mounts}14 8 0:13 / /data rw - ext4 none ro\n");
+        assert!(!is_listed_read_only(&hidden, c"/data"));
+        assert!(!is_listed_read_only("", c"/"));
     }
 
     #[test]

@@ -57,7 +57,7 @@ pub(super) struct Full {
 impl Full {
     /// Files can be too many while there is room for their bytes.
     fn of_files(&self) -> bool {
-        self.sizes.free_inodes == 0
+        lacks_inodes(&self.sizes)
     }
 
     /// Its size in what ran out: inodes or bytes.
@@ -192,7 +192,12 @@ pub(super) fn fullest(exited: &Exited, stderr: &str) -> Option<(&'static str, Fi
 }
 
 fn is_full(fs: &Filesystem) -> bool {
-    fs.total_bytes > 0 && (fs.free_bytes < FULL_BELOW_BYTES || fs.free_inodes == 0)
+    fs.total_bytes > 0 && (fs.free_bytes < FULL_BELOW_BYTES || lacks_inodes(fs))
+}
+
+/// gVisor's file systems count no inodes: none are free then, and none are lacking.
+fn lacks_inodes(fs: &Filesystem) -> bool {
+    fs.total_inodes > 0 && fs.free_inodes == 0
 }
 
 fn used_bytes(fs: &Filesystem) -> u64 {

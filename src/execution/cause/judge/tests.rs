@@ -195,6 +195,20 @@ fn the_programs_words_count_only_where_nothing_else_can_tell() {
 }
 
 #[test]
+fn a_file_system_that_counts_no_inodes_lacks_none() {
+    let uncounted = fs(9 << 20, 0).map(|sizes| Filesystem {
+        total_inodes: 0,
+        ..sizes
+    });
+    let usage = Usage {
+        workspace_fullest: uncounted,
+        ..Usage::default()
+    };
+    let end = exited(Ending::Code(0), usage);
+    assert_eq!(verdict(&end, None, "", &[]).warnings, Vec::<String>::new());
+}
+
+#[test]
 fn a_full_file_system_is_named_with_its_own_size_and_option() {
     let table = [
         (
