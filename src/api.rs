@@ -107,10 +107,11 @@ impl ApiState {
             readiness,
             shutdown,
         } = parts;
+        let gate = runs.gate().clone();
         Self {
             runs,
             keyring,
-            tenants: Arc::new(Tenants::new(&config, &built_image)),
+            tenants: Arc::new(Tenants::new(&config, &built_image, &gate)),
             readiness,
             shutdown,
             body_budget: Arc::new(body::budget(config.api.max_body_bytes)),

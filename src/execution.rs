@@ -9,6 +9,8 @@ pub mod paths;
 
 pub mod environment;
 
+pub mod runtime;
+
 pub mod output;
 
 pub mod result;

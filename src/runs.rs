@@ -26,6 +26,8 @@ pub mod queue;
 
 pub mod events;
 
+pub mod gate;
+
 pub mod service;
 
 pub mod recovery;

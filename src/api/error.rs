@@ -168,6 +168,7 @@ fn answer(error: &ApiError) -> Answer {
                 StatusCode::CONFLICT,
                 "Idempotency-Key was used with another request body",
             ),
+            SubmitError::Closed { .. } => later(StatusCode::SERVICE_UNAVAILABLE, UNAVAILABLE),
             SubmitError::ShuttingDown => {
                 later(StatusCode::SERVICE_UNAVAILABLE, "Service is shutting down")
             }

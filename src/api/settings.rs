@@ -43,6 +43,7 @@ pub(super) async fn settings(State(state): State<ApiState>, caller: Caller) -> J
         "image": rules.default_image,
         "images": rules.images(),
         "runtime": execution.runtime,
+        "runtimes": rules.gate.offered().runtimes,
         "llm_mode": rules.llm_mode.as_str(),
         "features": {
             "artifact_download": config.api.artifact_download,

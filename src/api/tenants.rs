@@ -11,6 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::config::Config;
 use crate::ids::TenantId;
 use crate::runs::admission::Rules;
+use crate::runs::gate::Gate;
 use crate::runs::tenants::{Quota, Quotas};
 
 /// One tenant has at most one request in so many of the connections: however many it has, and however
@@ -46,8 +47,11 @@ pub(super) type RequestPlace = Option<OwnedSemaphorePermit>;
 
 impl Tenants {
     /// The tenants of a configuration; `built_image` is used where it names no image.
-    pub(super) fn new(config: &Config, built_image: &str) -> Self {
-        let rules = Rules::new(config, built_image);
+    pub(super) fn new(config: &Config, built_image: &str, gate: &Gate) -> Self {
+        let rules = Rules {
+            gate: gate.clone(),
+            ..Rules::new(config, built_image)
+        };
         let has_others = config.tenant_ids().len() > 1;
         let most_requests = (config.api.max_connections / SHARE_OF_CONNECTIONS).max(1);
         let semaphore = |permits: usize| {
@@ -160,7 +164,7 @@ mod tests {
             ..Section::default()
         };
         config.tenants.insert("alice".to_owned(), narrow);
-        let tenants = Tenants::new(&config, "built:1");
+        let tenants = Tenants::new(&config, "built:1", &Gate::open());
         let alice = tenants.get(&TenantId::parse("alice").unwrap()).unwrap();
         let default = tenants.get(&TenantId::default()).unwrap();
         assert!(tenants.get(&TenantId::parse("bob").unwrap()).is_none());

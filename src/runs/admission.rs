@@ -18,6 +18,7 @@ pub use problem::{FieldError, Place, Problem};
 
 use self::problem::Problems;
 use super::dataset_path::{self, DatasetPathError};
+use super::gate::Gate;
 use super::request::{LlmMode, RunRequest};
 use crate::config::{Config, Execution};
 use crate::execution::paths::InsecurePath;
@@ -43,6 +44,8 @@ pub struct Rules {
     pub llm_mode: LlmMode,
     /// The image by default.
     pub default_image: String,
+    /// The runtimes of this host, as far as they are known.
+    pub gate: Gate,
 }
 
 impl Rules {
@@ -60,6 +63,7 @@ impl Rules {
                 .image
                 .clone()
                 .unwrap_or_else(|| built_image.to_owned()),
+            gate: Gate::open(),
         }
     }
 

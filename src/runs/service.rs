@@ -32,6 +32,7 @@ pub use self::terms::{CancelAnswer, InFlight, ServiceSettings, SubmitError, Subm
 
 use self::inner::{Inner, Timing};
 use super::events::{EventLog, RunEvent, Subscription};
+use super::gate::Gate;
 use super::record::{Episode, Judgement, RecordedEpisode, RunOutcome, RunRecord};
 use super::request::RunRequest;
 use super::store::{Fault, IdempotencyKey, RunFilter, Store, StoreError};
@@ -145,16 +146,40 @@ impl RunService {
         orchestrator: Arc<dyn Orchestrator>,
         settings: ServiceSettings,
     ) -> Result<Arc<Self>, StoreError> {
-        Self::start_with(store, orchestrator, settings, Timing::default()).await
+        Self::start_behind(store, orchestrator, settings, Gate::open()).await
     }
 
+    /// Like [`RunService::start`], but takes and starts runs only while the gate is open.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if the waiting runs cannot be read.
+    pub async fn start_behind(
+        store: Arc<dyn Store>,
+        orchestrator: Arc<dyn Orchestrator>,
+        settings: ServiceSettings,
+        gate: Gate,
+    ) -> Result<Arc<Self>, StoreError> {
+        let parts = (store, orchestrator, gate);
+        Self::start_gated(parts, settings, Timing::default()).await
+    }
+
+    #[cfg(test)]
     async fn start_with(
         store: Arc<dyn Store>,
         orchestrator: Arc<dyn Orchestrator>,
         settings: ServiceSettings,
         timing: Timing,
     ) -> Result<Arc<Self>, StoreError> {
-        let inner = Inner::new(store, orchestrator, settings, timing).await?;
+        Self::start_gated((store, orchestrator, Gate::open()), settings, timing).await
+    }
+
+    async fn start_gated(
+        parts: (Arc<dyn Store>, Arc<dyn Orchestrator>, Gate),
+        settings: ServiceSettings,
+        timing: Timing,
+    ) -> Result<Arc<Self>, StoreError> {
+        let inner = Inner::new(parts, settings, timing).await?;
         inner.tasks.spawn(dispatch::dispatch(Arc::clone(&inner)));
         Ok(Arc::new(Self { inner }))
     }
@@ -343,6 +368,21 @@ impl RunService {
             queued: self.inner.queue().len(),
             running: self.inner.active().len(),
         }
+    }
+
+    /// Whether runs are taken and started at the moment, and on which runtimes.
+    #[must_use]
+    pub fn gate(&self) -> &Gate {
+        &self.inner.gate
+    }
+
+    /// Refuses if the gate is closed, as [`RunService::submit`] would.
+    ///
+    /// # Errors
+    ///
+    /// [`SubmitError::Closed`].
+    pub fn check_gate(&self) -> Result<(), SubmitError> {
+        self.inner.check_gate()
     }
 
     /// Whether runs are accepted.

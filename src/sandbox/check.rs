@@ -6,11 +6,8 @@ use fumehood_protocol::message::{self, Ready};
 
 use super::policy;
 use super::template::{DatasetMount, Template};
-use crate::execution::DatasetPin;
 use crate::execution::isolation::{Found, FoundDataset};
-
-/// The runtime that has a kernel of its own and tells some things otherwise.
-const GVISOR: &str = "runsc";
+use crate::execution::{DatasetPin, runtime};
 
 /// Why a sandbox is not used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -83,11 +80,11 @@ fn check_protections(ready: &Ready, template: &Template, uid: u32) -> Result<(),
         ),
         (
             "workspace size",
-            workspace.total_bytes <= sizes.workspace.bytes,
+            is_bounded(workspace.total_bytes, sizes.workspace.bytes),
         ),
         (
             "workspace inodes",
-            gvisor || workspace.total_inodes <= sizes.workspace.inodes,
+            gvisor || is_bounded(workspace.total_inodes, sizes.workspace.inodes),
         ),
     ];
     let missing: Vec<&str> = protections
@@ -102,8 +99,14 @@ fn check_protections(ready: &Ready, template: &Template, uid: u32) -> Result<(),
     }
 }
 
+/// A file system without a bound tells 0.
+fn is_bounded(size: u64, most: u64) -> bool {
+    (1..=most).contains(&size)
+}
+
+/// gVisor has a kernel of its own and tells some things otherwise.
 fn is_gvisor(template: &Template) -> bool {
-    template.runtime.as_deref() == Some(GVISOR)
+    runtime::has_own_kernel(template.runtime.as_deref())
 }
 
 /// Compares what the supervisor found at the place of the data set with the one that was admitted.
@@ -238,7 +241,7 @@ mod tests {
 
     #[test]
     fn each_missing_protection_refuses_the_sandbox() {
-        let weaken: [(&str, Change); 10] = [
+        let weaken: [(&str, Change); 12] = [
             ("uid", |ready| ready.uid = 0),
             ("groups", |ready| ready.groups = vec![0]),
             ("capabilities", |ready| ready.capabilities = 1),
@@ -254,6 +257,8 @@ mod tests {
             ("workspace size", |ready| {
                 ready.workspace.total_bytes = 1 << 40
             }),
+            ("workspace size", |ready| ready.workspace.total_bytes = 0),
+            ("workspace inodes", |ready| ready.workspace.total_inodes = 0),
             ("workspace inodes", |ready| {
                 ready.workspace.total_inodes = 1 << 40
             }),

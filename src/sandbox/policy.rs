@@ -1,6 +1,7 @@
 //! The hardening as data, each part with its reason; engines translate it, tests attack it.
 //! The rows are those of the security bar, security.md.
 
+use crate::execution::runtime::has_own_kernel;
 use crate::execution::spec::SandboxLimits;
 
 /// The seccomp profile, in Docker's format: rows 11 to 20. Its reasons are in `images/seccomp.md`.
@@ -59,6 +60,12 @@ pub const CPU_SHARES: i64 = 512;
 /// Processes of the sandbox besides the program's: the supervisor.
 const OWN_PROCESSES: u64 = 1;
 
+/// Tasks of the host for each task of a sandbox with a kernel of its own, and for that kernel: row
+/// 38. The control group counts those; fewer would end the sandbox as a whole, without a word.
+const HOST_TASKS_PER_PROCESS: u64 = 8;
+/// See [`HOST_TASKS_PER_PROCESS`].
+const HOST_TASKS: u64 = 1024;
+
 /// Largest size of `/tmp`, in MiB.
 const TEMPORARY_MB: u64 = 256;
 
@@ -110,4 +117,22 @@ pub fn sizes(limits: &SandboxLimits) -> Sizes {
         shared_memory_bytes: limits.shm_mb << 20,
         processes: limits.max_processes + OWN_PROCESSES,
     }
+}
+
+/// How many tasks the engine lets a sandbox have: row 38. Under a kernel of its own they are not
+/// the program's, which is bounded by [`user_processes`] there.
+#[must_use]
+pub fn engine_tasks(runtime: Option<&str>, sizes: &Sizes) -> u64 {
+    if has_own_kernel(runtime) {
+        HOST_TASKS + HOST_TASKS_PER_PROCESS * sizes.processes
+    } else {
+        sizes.processes
+    }
+}
+
+/// The limit on processes per user, where it is the sandbox's own kernel that counts: row 38. The
+/// host's would count every sandbox with the same uid.
+#[must_use]
+pub fn user_processes(runtime: Option<&str>, sizes: &Sizes) -> Option<u64> {
+    has_own_kernel(runtime).then_some(sizes.processes)
 }

@@ -136,6 +136,15 @@ async fn every_error_has_its_status_and_body() {
             None,
         ),
         (
+            SubmitError::Closed {
+                reasons: vec!["SECRET".to_owned()],
+            }
+            .into(),
+            503,
+            unavailable,
+            retry,
+        ),
+        (
             SubmitError::ShuttingDown.into(),
             503,
             "Service is shutting down",

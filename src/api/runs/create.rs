@@ -53,6 +53,8 @@ pub(crate) async fn create(
     let (submitted, standing) = match known {
         Some(id) => (Submitted { id, repeated: true }, None),
         None => {
+            // Before the checks, which depend on what is known of the host by then.
+            state.runs.check_gate()?;
             let request = admitted(&caller.tenant, body).await?;
             submit(&state, &caller, request, key).await?
         }
@@ -107,6 +109,7 @@ async fn submit(
                     ApiError::QueueFull(Standing::queued_runs(most))
                 }
                 other @ (SubmitError::KeyReused
+                | SubmitError::Closed { .. }
                 | SubmitError::ShuttingDown
                 | SubmitError::Store(_)) => ApiError::Submit(other),
             })

@@ -11,6 +11,7 @@ use axum::http::Request;
 use serde_json::{Value, json};
 
 use self::fixture::Fixture;
+use crate::execution::runtime::Offered;
 use crate::receipt::Receipt;
 
 fn detail(text: &str) -> Value {
@@ -355,4 +356,25 @@ async fn a_body_that_does_not_arrive_starts_nothing() {
         .unwrap();
     assert_eq!(fixture.call(request).await.status, 400);
     assert_eq!(fixture.get("/runs").await.json()["runs"], json!([]));
+}
+
+#[tokio::test]
+async fn a_closed_gate_is_answered_with_the_neutral_text_before_any_check() {
+    let fixture = Fixture::new().await;
+    let gate = fixture.runs.gate();
+    gate.close(vec!["SECRET".to_owned()]);
+    for body in [json!({"code": "ok"}), json!({"options": 1})] {
+        let seen = fixture.post(&body, &[]).await;
+        let refused = (503, detail("Service temporarily unavailable"));
+        assert_eq!((seen.status, seen.json()), refused);
+        assert_eq!(seen.header("retry-after"), Some("5"));
+    }
+    gate.admit(Offered {
+        runtimes: vec!["runc".to_owned(), "runsc".to_owned()],
+        default: None,
+    });
+    let body = json!({"code": "ok", "options": {"runtime": "runsc"}});
+    fixture.run(&body).await;
+    let settings = fixture.get("/settings").await.json();
+    assert_eq!(settings["runtimes"], json!(["runc", "runsc"]));
 }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::Rules;
 use super::problem::{Bound, Problem, Problems};
 use crate::execution::Limits;
+use crate::execution::runtime::Offered;
 use crate::runs::request::LlmMode;
 
 /// Least memory that an interpreter starts in, in MiB.
@@ -89,13 +90,13 @@ pub(super) fn read(
     reader.fit_into_memory(&mut limits, workspace, shm);
 
     let image = reader.one_of("image", &rules.images());
-    let runtime = reader.one_of("runtime", execution.runtime.as_slice());
+    let runtime = reader.runtime(execution.runtime.as_deref(), &rules.gate.offered());
     Options {
         llm_mode,
         max_iterations,
         disable_judge,
         image: image.unwrap_or_else(|| rules.default_image.clone()),
-        runtime: runtime.or_else(|| execution.runtime.clone()),
+        runtime,
         preload,
         limits,
     }
@@ -139,6 +140,24 @@ impl<'a> Reader<'a> {
                 None
             }
         }
+    }
+
+    /// The runtime that is at least what the request asks for; the usual one if it does not ask, or
+    /// if what it asks for is refused.
+    fn runtime(&mut self, configured: Option<&str>, offered: &Offered) -> Option<String> {
+        let usual = offered.usual(configured);
+        let Some(found) = self.value("runtime") else {
+            return usual;
+        };
+        let problem = match found.as_str() {
+            Some(asked) => match offered.at_least(asked, configured) {
+                Ok(runtime) => return runtime,
+                Err(names) => Problem::Literal(names),
+            },
+            None => Problem::StringType,
+        };
+        self.refuse("runtime", problem);
+        usual
     }
 
     fn number(

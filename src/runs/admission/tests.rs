@@ -6,6 +6,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
+use crate::execution::runtime::Offered;
 
 struct Fixture {
     dir: TempDir,
@@ -287,14 +288,33 @@ fn a_null_option_counts_as_not_given() {
 }
 
 #[test]
-fn only_the_configured_runtime_can_be_named() {
+fn a_runtime_is_a_minimum_and_never_silently_less() {
     let mut fixture = Fixture::new();
     fixture.rules.execution.runtime = Some("runsc".to_owned());
-    let run = |options: Value| fixture.admit(&json!({"code": "x", "options": options}));
-    assert_eq!(run(json!({})).unwrap().runtime.as_deref(), Some("runsc"));
-    let named = run(json!({"runtime": "runsc"})).unwrap();
-    assert_eq!(named.runtime.as_deref(), Some("runsc"));
-    assert!(run(json!({"runtime": "runc"})).is_err());
+    let run = |fixture: &Fixture, options: Value| {
+        let admitted = fixture.admit(&json!({"code": "x", "options": options}));
+        admitted.map(|run| run.runtime)
+    };
+    let runsc = Some("runsc".to_owned());
+    for options in [
+        json!({}),
+        json!({"runtime": "runsc"}),
+        json!({"runtime": "runc"}),
+    ] {
+        assert_eq!(run(&fixture, options).unwrap(), runsc);
+    }
+    assert!(run(&fixture, json!({"runtime": "kata"})).is_err());
+
+    fixture.rules.execution.runtime = None;
+    let asked = json!({"runtime": "runsc"});
+    assert!(run(&fixture, asked.clone()).is_err(), "the host lacks it");
+    fixture.rules.gate.admit(Offered {
+        runtimes: vec!["runc".to_owned(), "runsc".to_owned()],
+        default: Some("runc".to_owned()),
+    });
+    assert_eq!(run(&fixture, asked).unwrap(), runsc);
+    assert_eq!(run(&fixture, json!({"runtime": "runc"})).unwrap(), None);
+    assert_eq!(run(&fixture, json!({})).unwrap(), None);
 }
 
 #[test]

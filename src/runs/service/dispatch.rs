@@ -38,6 +38,7 @@ async fn next(inner: &Inner, ahead: &mut Ahead) -> Option<(Waiting, OwnedSemapho
     let permit = permit(inner, ahead).await?;
     loop {
         let arrived = inner.arrived.notified();
+        inner.gate.opened().await;
         let turn = inner.queue().pop();
         if let Some(run) = turn {
             return Some((run, permit));

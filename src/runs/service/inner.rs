@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 use super::{CancelAnswer, Orchestrator, STOP_GRACE, ServiceSettings, SubmitError, Submitted};
 use crate::ids::{RunId, TenantId};
 use crate::runs::events::{EventHub, RunEvent};
+use crate::runs::gate::Gate;
 use crate::runs::queue::{FairQueue, Waiting};
 use crate::runs::request::RunRequest;
 use crate::runs::service::Observer as _;
@@ -74,6 +75,8 @@ impl Active {
 pub(super) struct Inner {
     pub(super) store: Arc<dyn Store>,
     pub(super) orchestrator: Arc<dyn Orchestrator>,
+    /// Closed while the host is not known to be fit for runs.
+    pub(super) gate: Gate,
     pub(super) settings: ServiceSettings,
     pub(super) timing: Timing,
     pub(super) hub: EventHub,
@@ -97,8 +100,7 @@ pub(super) struct Inner {
 
 impl Inner {
     pub(super) async fn new(
-        store: Arc<dyn Store>,
-        orchestrator: Arc<dyn Orchestrator>,
+        (store, orchestrator, gate): (Arc<dyn Store>, Arc<dyn Orchestrator>, Gate),
         settings: ServiceSettings,
         timing: Timing,
     ) -> Result<Arc<Self>, StoreError> {
@@ -126,6 +128,7 @@ impl Inner {
         Ok(Arc::new(Self {
             store,
             orchestrator,
+            gate,
             settings,
             timing,
             hub,
@@ -150,6 +153,7 @@ impl Inner {
         if self.closing.is_cancelled() {
             return Err(SubmitError::ShuttingDown);
         }
+        self.check_gate()?;
         let Submitter {
             tenant,
             client,
@@ -200,6 +204,16 @@ impl Inner {
             id,
             repeated: false,
         })
+    }
+
+    /// Refuses while the gate is closed.
+    pub(super) fn check_gate(&self) -> Result<(), SubmitError> {
+        let reasons = self.gate.reasons();
+        if reasons.is_empty() {
+            Ok(())
+        } else {
+            Err(SubmitError::Closed { reasons })
+        }
     }
 
     pub(super) async fn cancel(self: Arc<Self>, id: RunId) -> Result<CancelAnswer, StoreError> {

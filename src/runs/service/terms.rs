@@ -31,6 +31,12 @@ pub enum SubmitError {
     /// The key was used with another body.
     #[error("the idempotency key was used with another request body")]
     KeyReused,
+    /// The gate is closed.
+    #[error("runs are refused at the moment: {}", .reasons.join("; "))]
+    Closed {
+        /// Why.
+        reasons: Vec<String>,
+    },
     /// The daemon is going down.
     #[error("the daemon is shutting down")]
     ShuttingDown,

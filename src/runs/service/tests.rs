@@ -387,3 +387,35 @@ async fn a_run_costs_three_commits_and_runs_accepted_at_once_share_them() {
     }
     assert_eq!(queued.len(), waiting.len());
 }
+
+#[tokio::test]
+async fn a_closed_gate_takes_no_run_and_starts_none_that_waits() {
+    let place = Place::new();
+    let store = place.open().await;
+    let waiting = place.insert(&store, "a").await;
+    let (fake, mut started) = Fake::new(Manner::Obedient);
+    let gate = Gate::closed("not yet");
+    let orchestrator: Arc<dyn Orchestrator> = Arc::clone(&fake) as _;
+    let service =
+        RunService::start_behind(Arc::new(store), orchestrator, settings(2), gate.clone());
+    let service = service.await.unwrap();
+    let refused = service.submit(request(), client("a"), None).await;
+    let Err(SubmitError::Closed { reasons }) = refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(reasons, ["not yet"]);
+    assert!(service.check_gate().is_err());
+    assert_eq!(status(&service, waiting).await, "QUEUED");
+    assert_eq!(service.queue_position(waiting), Some(0));
+
+    gate.admit(crate::execution::runtime::Offered::default());
+    assert_eq!(started.recv().await.unwrap().id, waiting);
+    let next = submit(&service, "a").await;
+    assert_eq!(started.recv().await.unwrap().id, next);
+    // What runs already is not touched.
+    gate.close(vec!["not any more".to_owned()]);
+    fake.let_end(2);
+    for id in [waiting, next] {
+        assert_eq!(ended(&service, id).await.state.status(), "SUCCESS");
+    }
+}

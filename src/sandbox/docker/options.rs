@@ -90,6 +90,7 @@ pub fn container(template: &Template, identity: &Identity<'_>) -> ContainerCreat
 
 fn host_config(template: &Template, identity: &Identity<'_>) -> HostConfig {
     let sizes = policy::sizes(&template.limits);
+    let runtime = template.runtime.as_deref();
     HostConfig {
         runtime: template.runtime.clone(),
         // Rows 4 to 8: no privilege, no device, no shared namespace.
@@ -127,15 +128,10 @@ fn host_config(template: &Template, identity: &Identity<'_>) -> HostConfig {
         memory_swappiness: identity.cgroup_v1.then_some(0),
         oom_kill_disable: Some(false),
         oom_score_adj: Some(policy::OOM_SCORE_ADJUSTMENT),
-        pids_limit: Some(signed(sizes.processes)),
+        pids_limit: Some(signed(policy::engine_tasks(runtime, &sizes))),
         nano_cpus: Some(signed(template.limits.nano_cpus)),
         cpu_shares: Some(policy::CPU_SHARES),
-        ulimits: Some(vec![
-            ulimit("core", 0),
-            ulimit("fsize", signed(sizes.workspace.bytes)),
-            ulimit("memlock", policy::LOCKED_MEMORY_BYTES),
-            ulimit("nofile", signed(policy::OPEN_FILES)),
-        ]),
+        ulimits: Some(ulimits(runtime, &sizes)),
         // Rows 45, 46: no log of the engine, no restart, and nothing removed behind our back.
         log_config: Some(HostConfigLogConfig {
             typ: Some("none".to_owned()),
@@ -231,6 +227,18 @@ fn mounts(template: &Template, supervisor_volume: &str) -> Vec<Mount> {
     std::iter::once(supervisor).chain(dataset).collect()
 }
 
+fn ulimits(runtime: Option<&str>, sizes: &policy::Sizes) -> Vec<ResourcesUlimits> {
+    let fixed = [
+        ulimit("core", 0),
+        ulimit("fsize", signed(sizes.workspace.bytes)),
+        ulimit("memlock", policy::LOCKED_MEMORY_BYTES),
+        ulimit("nofile", signed(policy::OPEN_FILES)),
+    ];
+    let processes = policy::user_processes(runtime, sizes);
+    let processes = processes.map(|count| ulimit("nproc", signed(count)));
+    fixed.into_iter().chain(processes).collect()
+}
+
 fn ulimit(name: &str, value: i64) -> ResourcesUlimits {
     ResourcesUlimits {
         name: Some(name.to_owned()),
@@ -312,6 +320,21 @@ mod tests {
     #[test]
     fn the_settings_of_a_container_are_pinned() {
         insta::assert_snapshot!(format!("{:#}", body(&template())));
+    }
+
+    /// Row 38: the engine would count gVisor's own threads.
+    #[test]
+    fn a_sandbox_with_a_kernel_of_its_own_counts_its_processes_itself() {
+        let body = body(&Template {
+            runtime: Some("runsc".to_owned()),
+            ..template()
+        });
+        let host = &body["HostConfig"];
+        assert!(host["PidsLimit"].as_i64().unwrap() >= 1024, "{host}");
+        let limits = host["Ulimits"].as_array().unwrap();
+        assert_eq!(limits.len(), 5);
+        assert_eq!(limits[4]["Name"], "nproc");
+        assert_eq!(limits[4]["Hard"], 257);
     }
 
     #[test]

@@ -1,0 +1,100 @@
+//! Whether runs are taken and started at this moment, and on which runtimes.
+//!
+//! Somebody outside looks at the host and says so here; this knows neither hosts nor sandboxes. A
+//! gate that is closed refuses new runs and lets those that wait go on waiting. What runs already
+//! is not touched.
+
+use tokio::sync::watch;
+
+use crate::execution::runtime::Offered;
+
+/// A gate. Cheap to clone: all clones are the same gate.
+#[derive(Debug, Clone)]
+pub struct Gate {
+    state: watch::Sender<State>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct State {
+    /// Why it is closed, for clients: no paths; open if there is no reason.
+    reasons: Vec<String>,
+    offered: Offered,
+}
+
+impl Gate {
+    /// An open gate, which knows of no runtime but the usual one.
+    #[must_use]
+    pub fn open() -> Self {
+        Self {
+            state: watch::Sender::new(State::default()),
+        }
+    }
+
+    /// A closed gate.
+    #[must_use]
+    pub fn closed(reason: &str) -> Self {
+        let gate = Self::open();
+        gate.close(vec![reason.to_owned()]);
+        gate
+    }
+
+    /// Opens it for these runtimes.
+    pub fn admit(&self, offered: Offered) {
+        self.state.send_replace(State {
+            reasons: Vec::new(),
+            offered,
+        });
+    }
+
+    /// Closes it. Without a reason nothing changes: whoever is refused is told why.
+    pub fn close(&self, reasons: Vec<String>) {
+        if !reasons.is_empty() {
+            self.state.send_modify(|state| state.reasons = reasons);
+        }
+    }
+
+    /// Why it is closed; empty if it is open.
+    #[must_use]
+    pub fn reasons(&self) -> Vec<String> {
+        self.state.borrow().reasons.clone()
+    }
+
+    /// The runtimes that runs may use.
+    #[must_use]
+    pub fn offered(&self) -> Offered {
+        self.state.borrow().offered.clone()
+    }
+
+    /// Waits until it is open.
+    pub(super) async fn opened(&self) {
+        let mut state = self.state.subscribe();
+        // This holds the other end, so that it cannot be gone.
+        drop(state.wait_for(|state| state.reasons.is_empty()).await);
+    }
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self::open()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_gate_opens_for_everybody_who_waits_and_is_never_closed_without_a_reason() {
+        let gate = Gate::closed("not yet");
+        assert_eq!(gate.reasons(), ["not yet"]);
+        let other = gate.clone();
+        let offered = Offered {
+            runtimes: vec!["runc".to_owned()],
+            default: Some("runc".to_owned()),
+        };
+        tokio::join!(gate.opened(), async { other.admit(offered.clone()) });
+        assert_eq!((gate.reasons(), gate.offered()), (Vec::new(), offered));
+        gate.close(Vec::new());
+        assert_eq!(gate.reasons(), Vec::<String>::new());
+    }
+}
