@@ -15,6 +15,8 @@ pub mod check;
 
 pub mod session;
 
+pub mod survey;
+
 pub mod slots;
 
 pub mod program;

@@ -7,10 +7,8 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use fumehood_protocol::message::{Exited, OutputLimits, ProgramLimits, Start, Stream, WriteFile};
-use fumehood_protocol::{
-    FromSupervisor, MAX_PAYLOAD_BYTES, REAPING_LIMIT, ResumeToken, ToSupervisor,
-};
+use fumehood_protocol::message::{Exited, OutputLimits, ProgramLimits, Start, Stream};
+use fumehood_protocol::{FromSupervisor, REAPING_LIMIT, ResumeToken, ToSupervisor};
 use jiff::Timestamp;
 use rand::Rng as _;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
@@ -67,9 +65,11 @@ pub(super) enum TalkEnd {
 
 /// Hands over the files and starts the program.
 pub(super) async fn start(session: &mut Session, spec: &ExecutionSpec) -> Result<(), Trouble> {
-    write_file(session, SCRIPT_NAME, spec.code.as_bytes()).await?;
+    session
+        .write_file(SCRIPT_NAME, spec.code.as_bytes())
+        .await?;
     for (path, bytes) in &spec.input_files {
-        write_file(session, path, bytes).await?;
+        session.write_file(path, bytes).await?;
     }
     session
         .send(&ToSupervisor::Start(start_message(&spec.limits)))
@@ -88,23 +88,6 @@ pub(super) async fn start(session: &mut Session, spec: &ExecutionSpec) -> Result
         Err(_) => Err(Trouble::NotReady {
             seconds: START_BOUND.as_secs(),
         }),
-    }
-}
-
-async fn write_file(session: &mut Session, path: &str, bytes: &[u8]) -> Result<(), SessionError> {
-    // An empty file is one message without bytes.
-    let mut rest = bytes;
-    loop {
-        let (chunk, tail) = rest.split_at(rest.len().min(MAX_PAYLOAD_BYTES));
-        let message = WriteFile {
-            path: path.to_owned(),
-            bytes: chunk.to_vec(),
-        };
-        session.send(&ToSupervisor::Write(message)).await?;
-        rest = tail;
-        if rest.is_empty() {
-            return Ok(());
-        }
     }
 }
 

@@ -23,6 +23,8 @@ mod applied;
 
 mod placement;
 
+mod survey;
+
 pub mod reaper;
 
 pub mod images;

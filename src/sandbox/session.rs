@@ -9,7 +9,10 @@ use futures_util::StreamExt as _;
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
 
-use fumehood_protocol::{Decoder, Frame, FrameError, FromSupervisor, ToSupervisor, encode};
+use fumehood_protocol::message::WriteFile;
+use fumehood_protocol::{
+    Decoder, Frame, FrameError, FromSupervisor, MAX_PAYLOAD_BYTES, ToSupervisor, encode,
+};
 
 use super::engine::{Channel, EngineError};
 
@@ -85,6 +88,28 @@ impl Session {
         match timeout(SEND_BOUND, write).await {
             Ok(outcome) => outcome.map_err(SessionError::Write),
             Err(_) => Err(SessionError::Stuck),
+        }
+    }
+
+    /// Writes a file of the workspace, in pieces; before the program is started only.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError`]; the conversation is over.
+    pub async fn write_file(&mut self, path: &str, bytes: &[u8]) -> Result<(), SessionError> {
+        // An empty file is one message without bytes.
+        let mut rest = bytes;
+        loop {
+            let (chunk, tail) = rest.split_at(rest.len().min(MAX_PAYLOAD_BYTES));
+            let message = WriteFile {
+                path: path.to_owned(),
+                bytes: chunk.to_vec(),
+            };
+            self.send(&ToSupervisor::Write(message)).await?;
+            rest = tail;
+            if rest.is_empty() {
+                return Ok(());
+            }
         }
     }
 
@@ -206,7 +231,7 @@ mod tests {
             reader: Box::pin(stream::pending()),
             writer: Box::pin(writer),
         });
-        let big = ToSupervisor::Write(fumehood_protocol::message::WriteFile {
+        let big = ToSupervisor::Write(WriteFile {
             path: "a".to_owned(),
             bytes: vec![0; 1000],
         });

@@ -1,8 +1,8 @@
 //! Supervisors that send and do not read: whoever waits for them is bounded all the same.
 
 use bytes::Bytes;
-use fumehood_protocol::encode;
 use fumehood_protocol::message::{EndedBy, Ending, Output, StreamTotals, Usage};
+use fumehood_protocol::{MAX_PAYLOAD_BYTES, encode};
 use futures_util::{StreamExt as _, stream};
 use tokio::io::DuplexStream;
 use tokio_util::task::TaskTracker;
