@@ -62,7 +62,12 @@ else
         sleep 0.2
     done
 fi
-readiness=$(ask "$url/ready") || die "the daemon does not answer; its log: $state/serve.log"
+# It examines the sandboxes of this host first, which takes some seconds.
+for _ in $(seq 300); do
+    readiness=$(ask "$url/ready") || die "the daemon does not answer; its log: $state/serve.log"
+    grep -q "not been examined yet" <<<"$readiness" || break
+    sleep 0.2
+done
 jq -e '.status == "ready"' <<<"$readiness" >/dev/null || die "the daemon is not ready: $readiness"
 
 say "Submitting examples/train.py on data/breast_cancer"

@@ -17,10 +17,13 @@ use crate::api::{self, ApiParts, ApiState, Readiness, ServeSettings, Tls, TlsErr
 use crate::artifacts::{OutputRoot, OutputRootError};
 use crate::auth::{Keyring, TokensError};
 use crate::config::Config;
+use crate::doctor::Examiner;
+use crate::doctor::watch::{NOT_YET, WatchSettings, watch};
 use crate::ids::{ExecutionId, InstanceId};
 use crate::orchestrator::{Executor, GivenProgram, Sandboxes};
 use crate::receipt::Notary;
 use crate::receipt::key::{KeyError, ReceiptKey};
+use crate::runs::gate::Gate;
 use crate::runs::recovery::{Cleaner, recover};
 use crate::runs::service::{RunService, ServiceSettings};
 use crate::runs::store::sqlite::SqliteStore;
@@ -31,6 +34,7 @@ use crate::sandbox::docker::DockerEngine;
 use crate::sandbox::docker::images::default_reference;
 use crate::sandbox::pool::{Pool, PoolSettings, Wish};
 use crate::sandbox::slots::Slots;
+use crate::sandbox::survey::Survey;
 use crate::telemetry::Chain;
 
 /// How long answers may take to go out once the daemon goes down.
@@ -145,6 +149,18 @@ impl Workshop {
         Executor::new(sandboxes, self.outputs.clone())
     }
 
+    /// A doctor for the sandboxes that are made here.
+    #[must_use]
+    pub fn examiner(&self, config: &Config) -> Examiner {
+        Examiner {
+            engine: Arc::clone(&self.engine) as Arc<dyn Survey>,
+            slots: self.slots.clone(),
+            image: self.default_image.clone(),
+            engine_host: config.engine.host.clone(),
+            directory: config.app.state_dir.clone(),
+        }
+    }
+
     /// Starts the pool that the configuration asks for; `None` if it asks for none. What an earlier
     /// daemon left has to be swept before, or the pool's sandboxes would be, too.
     #[must_use]
@@ -244,13 +260,29 @@ pub async fn serve(
     if let Some(keyring) = &keyring {
         background.spawn(Arc::clone(keyring).follow(shutdown.clone()));
     }
+    let gate = if config.doctor.at_start {
+        Gate::closed(NOT_YET)
+    } else {
+        Gate::open()
+    };
+    let watching = CancellationToken::new();
+    let watchers = TaskTracker::new();
+    let watched = WatchSettings {
+        examine: config.doctor.at_start,
+        runtime: config.execution.runtime.clone(),
+    };
+    let examiner = workshop.examiner(&config);
     let serving = async {
-        let runs = RunService::start(store, orchestrator, settings).await?;
+        let runs = RunService::start_behind(store, orchestrator, settings, gate.clone()).await?;
+        // Beside the interface, which answers from the beginning.
+        watchers.spawn(watch(examiner, watched, gate.clone(), watching.clone()));
+        watchers.close();
 
         let readiness = EngineReadiness {
             engine: Arc::clone(&workshop.engine),
             image: workshop.default_image.clone(),
             pool: pool.clone(),
+            gate,
         };
         let router = api::router(ApiState::new(ApiParts {
             runs: Arc::clone(&runs),
@@ -271,6 +303,8 @@ pub async fn serve(
         )
         .await;
         info!(drain.seconds = drain.as_secs(), "shutting down");
+        watching.cancel();
+        watchers.wait().await;
         runs.shutdown(drain).await;
         Ok(())
     };
@@ -371,6 +405,7 @@ struct EngineReadiness {
     engine: Arc<DockerEngine>,
     image: String,
     pool: Option<Pool>,
+    gate: Gate,
 }
 
 #[async_trait]
@@ -383,12 +418,9 @@ impl Readiness for EngineReadiness {
         if let Err(error) = self.engine.describe().await {
             return vec![error.to_string()];
         }
-        self.engine
-            .image(&self.image)
-            .await
-            .err()
-            .map(|error| error.to_string())
-            .into_iter()
-            .collect()
+        if let Err(error) = self.engine.image(&self.image).await {
+            return vec![error.to_string()];
+        }
+        self.gate.reasons()
     }
 }

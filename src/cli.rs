@@ -6,6 +6,8 @@ mod run;
 
 mod calls;
 
+mod doctor;
+
 mod image;
 
 mod token;
@@ -21,6 +23,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use crate::config::{Config, ConfigError, Overrides, Sources, load};
 use crate::telemetry::{self, LogFormat};
@@ -68,6 +71,8 @@ enum Command {
     Serve(serve::Serve),
     /// Run one program in a sandbox, without a daemon
     Run(run::Run),
+    /// Examine this host's own sandboxes and print a score card
+    Doctor(doctor::Doctor),
     /// Make or list sandbox images
     #[command(subcommand)]
     Image(image::Image),
@@ -88,9 +93,12 @@ impl Command {
         match self {
             Self::Serve(serve) => serve.overrides(),
             Self::Run(run) => run.overrides(),
-            Self::Image(_) | Self::Token(_) | Self::Verify(_) | Self::Receipt(_) | Self::Config => {
-                Overrides::default()
-            }
+            Self::Doctor(_)
+            | Self::Image(_)
+            | Self::Token(_)
+            | Self::Verify(_)
+            | Self::Receipt(_)
+            | Self::Config => Overrides::default(),
         }
     }
 
@@ -99,6 +107,7 @@ impl Command {
         match self {
             Self::Serve(_) => "info",
             Self::Run(_)
+            | Self::Doctor(_)
             | Self::Image(_)
             | Self::Token(_)
             | Self::Verify(_)
@@ -112,6 +121,12 @@ impl Command {
 #[must_use]
 pub fn main() -> ExitCode {
     let Arguments { global, command } = Arguments::parse();
+    // Before any key is read: no core file, no debugger and no other process of this user gets at
+    // this one's memory and environment (row 77).
+    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        report::error(&error);
+        return ExitCode::from(exit::UNAVAILABLE);
+    }
     let filter = global.log.as_deref();
     telemetry::start(filter.unwrap_or(command.default_log()), global.log_format);
     let overrides = command.overrides();
@@ -122,6 +137,7 @@ pub fn main() -> ExitCode {
         Command::Verify(verify) => Ok(verify.execute()),
         Command::Serve(serve) => config().map(|config| block_on(serve.execute(config))),
         Command::Run(run) => config().map(|config| block_on(run.execute(config))),
+        Command::Doctor(doctor) => config().map(|config| block_on(doctor.execute(config))),
         Command::Image(image) => config().map(|config| block_on(image.execute(config))),
         Command::Token(token) => config().map(|config| block_on(token.execute(config))),
         Command::Receipt(receipt) => config().map(|config| receipt.execute(&config)),

@@ -14,8 +14,9 @@ mod interface;
 
 mod validate;
 
-pub use layers::{ConfigError, Overrides, Sources, load};
+pub use layers::{ConfigError, Overrides, Sources, load, refuses_colour};
 pub use sections::{
-    Api, App, Auth, Config, EngineSettings, Execution, LimitsSection, Llm, Pool, StoreSection,
+    Api, App, Auth, Config, Doctor, EngineSettings, Execution, LimitsSection, Llm, Pool,
+    StoreSection,
 };
 pub use tenants::Tenant;

@@ -25,6 +25,8 @@ pub mod artifacts;
 
 pub mod orchestrator;
 
+pub mod doctor;
+
 pub mod app;
 
 pub mod cli;

@@ -89,7 +89,7 @@ fn only_the_configuration_reads_the_environment() {
 
 #[test]
 fn arrows_between_modules_point_one_way() {
-    let forbidden: [(&str, &[&str]); 8] = [
+    let forbidden: [(&str, &[&str]); 9] = [
         (
             "auth",
             &[
@@ -98,6 +98,7 @@ fn arrows_between_modules_point_one_way() {
                 "artifacts",
                 "cli",
                 "config",
+                "doctor",
                 "execution",
                 "orchestrator",
                 "receipt",
@@ -114,6 +115,7 @@ fn arrows_between_modules_point_one_way() {
                 "auth",
                 "cli",
                 "config",
+                "doctor",
                 "orchestrator",
                 "runs",
                 "sandbox",
@@ -128,6 +130,7 @@ fn arrows_between_modules_point_one_way() {
                 "auth",
                 "cli",
                 "config",
+                "doctor",
                 "orchestrator",
                 "runs",
                 "sandbox",
@@ -141,6 +144,7 @@ fn arrows_between_modules_point_one_way() {
                 "auth",
                 "cli",
                 "config",
+                "doctor",
                 "orchestrator",
                 "runs",
                 "sandbox",
@@ -155,6 +159,7 @@ fn arrows_between_modules_point_one_way() {
                 "auth",
                 "cli",
                 "config",
+                "doctor",
                 "orchestrator",
                 "runs",
             ],
@@ -167,14 +172,37 @@ fn arrows_between_modules_point_one_way() {
                 "artifacts",
                 "auth",
                 "cli",
+                "doctor",
                 "orchestrator",
                 "sandbox",
             ],
         ),
-        ("orchestrator", &["api", "app", "auth", "cli", "config"]),
+        (
+            "orchestrator",
+            &["api", "app", "auth", "cli", "config", "doctor"],
+        ),
+        (
+            "doctor",
+            &[
+                "api",
+                "app",
+                "artifacts",
+                "auth",
+                "cli",
+                "config",
+                "orchestrator",
+            ],
+        ),
         (
             "api",
-            &["app", "artifacts", "cli", "orchestrator", "sandbox"],
+            &[
+                "app",
+                "artifacts",
+                "cli",
+                "doctor",
+                "orchestrator",
+                "sandbox",
+            ],
         ),
     ];
     for (path, text) in sources("src") {

@@ -25,7 +25,8 @@ pub(super) fn error(error: &dyn Error) {
 
 /// Prints what is wrong to standard error.
 pub(super) fn failure(text: &str) {
-    note(&format!("{} {text}", paint("error:", "1;31")));
+    let words = harmless(text.as_bytes());
+    note(&format!("{} {words}", paint("error:", "1;31")));
 }
 
 /// Prints what keeps the engine from being used, and where it was looked for.
@@ -35,7 +36,8 @@ pub(super) fn engine_error(error: &EngineError, host: &str) {
         "  (the engine was asked at {host}; set engine.host or DOCKER_HOST if it is elsewhere)"
     ));
     if let Some(source) = error.source() {
-        note(&format!("  {}", Chain(source)));
+        let words = harmless(Chain(source).to_string().as_bytes());
+        note(&format!("  {words}"));
     }
 }
 
@@ -46,6 +48,12 @@ pub(super) fn paint(text: &str, colour: &str) -> String {
     } else {
         text.to_owned()
     }
+}
+
+/// The width of the terminal that standard output is.
+pub(super) fn columns() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
 /// A number of bytes for people.

@@ -17,6 +17,8 @@ const VARIABLE_PREFIX: &str = "FUMEHOOD_";
 /// Where Docker's own tools look for the engine; a default, below the file.
 const DOCKER_HOST: &str = "DOCKER_HOST";
 
+const NO_COLOUR: &str = "NO_COLOR";
+
 /// A configuration file is not longer than this.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
@@ -48,6 +50,12 @@ impl Sources {
             .collect();
         Self { file, environment }
     }
+}
+
+/// Whether whoever called wants no colours, whatever the terminal can do (no-color.org).
+#[must_use]
+pub fn refuses_colour() -> bool {
+    std::env::vars_os().any(|(name, value)| name == NO_COLOUR && !value.is_empty())
 }
 
 /// The effective configuration.

@@ -33,6 +33,8 @@ pub struct Config {
     pub store: StoreSection,
     /// Who may use the interface.
     pub auth: Auth,
+    /// Whether this host is examined before runs are taken.
+    pub doctor: Doctor,
     /// What each tenant may do, by name.
     pub tenants: BTreeMap<String, Tenant>,
 }
@@ -336,6 +338,20 @@ pub struct StoreSection {
 pub struct Auth {
     /// The file with the tokens; without it the daemon listens on loopback only.
     pub tokens_file: Option<PathBuf>,
+}
+
+/// `[doctor]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Doctor {
+    /// Whether runs are refused until every mandatory protection was seen to hold.
+    pub at_start: bool,
+}
+
+impl Default for Doctor {
+    fn default() -> Self {
+        Self { at_start: true }
+    }
 }
 
 pub(super) fn one_or_many<'de, D: Deserializer<'de>>(
