@@ -41,4 +41,6 @@ mod dataset_paths;
 mod command_line;
 mod unavailable;
 mod isolation;
+mod doctor;
+mod process;
 mod bugs;

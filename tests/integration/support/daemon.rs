@@ -22,7 +22,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 #[derive(Debug, Default)]
 pub(crate) struct Settings {
     /// TOML added to the test's configuration: `[execution]` and other sections whole. Without a
-    /// `[pool]` there is none: most tests are about one run.
+    /// `[pool]` there is none, and without a `[doctor]` the host is not examined: most tests are
+    /// about one run.
     pub(crate) toml: String,
     /// Additional variables of its environment.
     pub(crate) environment: Vec<(&'static str, String)>,
@@ -80,7 +81,8 @@ impl Daemon {
         let engine = engine.map(|path| format!("[engine]\nhost = '{}'\n", path.display()));
         let config = format!(
             "[api]\nlisten = '127.0.0.1:0'\n[app]\nallowed_data_root = 'data'\n\
-             output_root = 'outputs'\nstate_dir = 'state'\n[pool]\nsize = 0\n{}\n{}",
+             output_root = 'outputs'\nstate_dir = 'state'\n[pool]\nsize = 0\n\
+             [doctor]\nat_start = false\n{}\n{}",
             engine.unwrap_or_default(),
             self.settings.toml,
         );

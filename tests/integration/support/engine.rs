@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
-use bollard::models::ContainerInspectResponse;
+use bollard::models::{ContainerInspectResponse, SystemInfo};
 use bollard::query_parameters::{
     InspectContainerOptions, ListContainersOptions, ListVolumesOptions, RemoveContainerOptions,
 };
 use bollard::{API_DEFAULT_VERSION, Docker};
+use tokio::sync::OnceCell;
 
 /// A client of the engine that the tests use.
 pub(crate) async fn docker() -> Docker {
@@ -16,6 +17,19 @@ pub(crate) async fn docker() -> Docker {
         .negotiate_version()
         .await
         .expect("the engine answers")
+}
+
+/// What the engine says of itself, which is asked once.
+async fn information() -> &'static SystemInfo {
+    static INFORMATION: OnceCell<SystemInfo> = OnceCell::const_new();
+    let ask = || async { docker().await.info().await.unwrap() };
+    INFORMATION.get_or_init(ask).await
+}
+
+/// Whether it has a runtime.
+pub(crate) async fn has_runtime(name: &str) -> bool {
+    let runtimes = information().await.runtimes.as_ref();
+    runtimes.is_some_and(|runtimes| runtimes.contains_key(name))
 }
 
 /// Names of the containers of an instance, in any state.

@@ -4,11 +4,16 @@
 //! Each connection carries one call: the proxy asks the engine to close it after its answer, so
 //! that a call can be told from the next one without understanding more of HTTP.
 
+mod retell;
+
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+pub(crate) use retell::Retelling;
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
@@ -20,6 +25,9 @@ const ENGINE: &str = "/var/run/docker.sock";
 
 /// Changes a text on its way.
 pub(crate) type Change = Arc<dyn Fn(String) -> String + Send + Sync>;
+
+/// Changes a document on its way; gets the head of the request, too.
+pub(crate) type Rewrite = Arc<dyn Fn(&str, &mut Value) + Send + Sync>;
 
 /// What happens to a call.
 #[derive(Clone)]
@@ -37,6 +45,10 @@ pub(crate) enum Fault {
     /// The request, its head included, and the body of the answer are changed on their way. A
     /// request has to keep its length.
     Alter { request: Change, answer: Change },
+    /// The bodies of request and answer, where they are JSON, are changed on their way.
+    Rewrite { request: Rewrite, answer: Rewrite },
+    /// The messages between daemon and supervisor are changed on their way; of `attach` only.
+    Retell(Retelling),
 }
 
 struct Rule {
@@ -119,6 +131,38 @@ impl Proxy {
         };
         self.shared.rules.lock().unwrap().push(rule);
         hits
+    }
+
+    /// From now on sandboxes are made otherwise than they are asked for, and inspection shows what
+    /// was asked for: only who looks inside can notice.
+    pub(crate) fn weaken(&self, change: impl Fn(&mut Value) + Send + Sync + 'static) {
+        let asked: Arc<Mutex<HashMap<String, Value>>> = Arc::default();
+        let remembered = Arc::clone(&asked);
+        let create = move |head: &str, body: &mut Value| {
+            // Not what only fills the supervisor's volume.
+            if body["HostConfig"]["ReadonlyRootfs"] == true {
+                let name = name_in(head).to_owned();
+                remembered.lock().unwrap().insert(name, body.clone());
+                change(body);
+            }
+        };
+        let inspect = move |head: &str, shown: &mut Value| {
+            let asked = asked.lock().unwrap();
+            let about = asked.iter().find(|(name, _)| head.contains(name.as_str()));
+            if let Some((_, body)) = about {
+                pretend(shown, body);
+            }
+        };
+        let create = Fault::Rewrite {
+            request: Arc::new(create),
+            answer: Arc::new(|_: &str, _: &mut Value| {}),
+        };
+        let inspect = Fault::Rewrite {
+            request: Arc::new(|_: &str, _: &mut Value| {}),
+            answer: Arc::new(inspect),
+        };
+        self.fault("POST", "/containers/create", create);
+        self.fault("GET", "/json", inspect);
     }
 
     /// Forgets every fault, and closes the connections of calls that hang.
@@ -212,7 +256,38 @@ async fn one_call(shared: &Shared, mut client: UnixStream) -> std::io::Result<()
             let text = change(String::from_utf8(text).unwrap());
             answer(client, &status, text.as_bytes()).await
         }
+        Fault::Rewrite {
+            request,
+            answer: change,
+        } => {
+            let (head, body) = whole(&mut client, head, begun).await?;
+            let body = rewritten(&request, &head, body);
+            let (status, text) = ask(&with_length(&head, body.len()), &body).await?;
+            let text = rewritten(&change, &head, text);
+            answer(client, &status, &text).await
+        }
+        Fault::Retell(retelling) => retell::carry(client, (&head, &begun), &retelling).await,
     }
+}
+
+/// A body after the change; one that is no JSON stays as it is.
+fn rewritten(change: &Rewrite, head: &str, body: Vec<u8>) -> Vec<u8> {
+    let Ok(mut document) = serde_json::from_slice(&body) else {
+        return body;
+    };
+    change(head, &mut document);
+    serde_json::to_vec(&document).unwrap()
+}
+
+/// The head with another length of the body, if it told one.
+fn with_length(head: &str, length: usize) -> String {
+    let lines = head.split("\r\n").map(|line| match line.split_once(':') {
+        Some((name, _)) if name.eq_ignore_ascii_case("content-length") => {
+            format!("{name}: {length}")
+        }
+        _ => line.to_owned(),
+    });
+    lines.collect::<Vec<_>>().join("\r\n")
 }
 
 /// The head of a request, and what was read after it; `None` if the client went away.
@@ -326,4 +401,29 @@ async fn answer(mut client: UnixStream, status: &str, body: &[u8]) -> std::io::R
     client.write_all(head.as_bytes()).await?;
     client.write_all(body).await?;
     client.shutdown().await
+}
+
+/// The name that a container is to have.
+fn name_in(head: &str) -> &str {
+    let (_, rest) = head.split_once("name=").unwrap();
+    rest.split(['&', ' ']).next().unwrap()
+}
+
+/// Makes what inspection shows look like what was asked for.
+fn pretend(shown: &mut Value, asked: &Value) {
+    for (key, value) in asked["HostConfig"].as_object().unwrap() {
+        shown["HostConfig"][key] = value.clone();
+    }
+    for key in ["User", "Hostname", "Entrypoint", "Tty"] {
+        shown["Config"][key] = asked[key].clone();
+    }
+    let targets: Vec<Value> = asked["HostConfig"]["Mounts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|mount| mount["Target"].clone())
+        .collect();
+    if let Some(mounts) = shown["Mounts"].as_array_mut() {
+        mounts.retain(|mount| targets.contains(&mount["Destination"]));
+    }
 }
