@@ -1,7 +1,8 @@
 //! The only place that wires the parts together.
 
-use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+mod workshop;
+
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,14 +14,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
+pub use self::workshop::Workshop;
 use crate::api::{self, ApiParts, ApiState, Readiness, ServeSettings, Tls, TlsError};
-use crate::artifacts::{OutputRoot, OutputRootError};
+use crate::artifacts::OutputRootError;
 use crate::auth::{Keyring, TokensError};
 use crate::config::Config;
-use crate::doctor::Examiner;
 use crate::doctor::watch::{NOT_YET, WatchSettings, watch};
 use crate::ids::{ExecutionId, InstanceId};
-use crate::orchestrator::{Executor, GivenProgram, Sandboxes};
+use crate::orchestrator::GivenProgram;
 use crate::receipt::Notary;
 use crate::receipt::key::{KeyError, ReceiptKey};
 use crate::runs::gate::Gate;
@@ -31,10 +32,7 @@ use crate::runs::store::{Store, StoreError};
 use crate::runs::tenants::Share;
 use crate::sandbox::Engine;
 use crate::sandbox::docker::DockerEngine;
-use crate::sandbox::docker::images::default_reference;
-use crate::sandbox::pool::{Pool, PoolSettings, Wish};
-use crate::sandbox::slots::Slots;
-use crate::sandbox::survey::Survey;
+use crate::sandbox::pool::Pool;
 use crate::telemetry::Chain;
 
 /// How long answers may take to go out once the daemon goes down.
@@ -88,129 +86,6 @@ pub enum AppError {
     /// A task of the start was lost.
     #[error("an internal task failed")]
     Task(#[from] tokio::task::JoinError),
-}
-
-/// An engine and what programs are run with: what `serve` and `run` have in common.
-#[derive(Debug)]
-pub struct Workshop {
-    /// The engine.
-    pub engine: Arc<DockerEngine>,
-    /// Whose everything on the engine is.
-    pub instance: InstanceId,
-    /// Where artifacts go.
-    pub outputs: OutputRoot,
-    slots: Slots,
-    /// The image that is used where none is configured.
-    pub default_image: String,
-}
-
-impl Workshop {
-    /// The parts that a configuration asks for; `owner` names the file of the state directory that
-    /// holds the identity of what is made on the engine.
-    ///
-    /// # Errors
-    ///
-    /// [`AppError`] if the state directory or the output root cannot be used.
-    pub async fn open(config: &Config, owner: &'static str) -> Result<Self, AppError> {
-        let state_dir = config.app.state_dir.clone();
-        let outputs = OutputRoot::new(&config.app.output_root);
-        let probed = outputs.clone();
-        let instance = spawn_blocking(move || -> Result<InstanceId, AppError> {
-            let state = |source| AppError::State {
-                path: state_dir.clone(),
-                source,
-            };
-            let instance = instance(&state_dir, owner).map_err(state)?;
-            // Only tried: what is half-done there may be another process's, at work on it.
-            drop(probed.stage(&ExecutionId::random())?);
-            Ok(instance)
-        })
-        .await??;
-        let engine = Arc::new(DockerEngine::new(&config.engine.host, instance.clone()));
-        let default_image = config
-            .execution
-            .image
-            .clone()
-            .unwrap_or_else(default_reference);
-        Ok(Self {
-            engine,
-            instance,
-            outputs,
-            slots: Slots::new(config.execution.uid_base),
-            default_image,
-        })
-    }
-
-    /// An executor whose sandboxes come from the pool, if there is one.
-    #[must_use]
-    pub fn executor(&self, pool: Option<Pool>) -> Executor {
-        let engine = Arc::clone(&self.engine) as Arc<dyn Engine>;
-        let sandboxes = Sandboxes::new(engine, self.slots.clone(), pool);
-        Executor::new(sandboxes, self.outputs.clone())
-    }
-
-    /// A doctor for the sandboxes that are made here.
-    #[must_use]
-    pub fn examiner(&self, config: &Config) -> Examiner {
-        Examiner {
-            engine: Arc::clone(&self.engine) as Arc<dyn Survey>,
-            slots: self.slots.clone(),
-            image: self.default_image.clone(),
-            engine_host: config.engine.host.clone(),
-            directory: config.app.state_dir.clone(),
-        }
-    }
-
-    /// Starts the pool that the configuration asks for; `None` if it asks for none. What an earlier
-    /// daemon left has to be swept before, or the pool's sandboxes would be, too.
-    #[must_use]
-    pub fn pool(&self, config: &Config) -> Option<Pool> {
-        if config.pool.size == 0 {
-            return None;
-        }
-        let execution = &config.execution;
-        let longest = Duration::try_from_secs_f64(execution.max_timeout_seconds);
-        let settings = PoolSettings {
-            size: config.pool.size,
-            memory_bytes: config.pool.memory_mb << 20,
-            preload: config.pool.preload.clone(),
-            longest_program: longest.unwrap_or_default(),
-            cpus: std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
-        };
-        let usual = Wish {
-            image: self.default_image.clone(),
-            runtime: execution.runtime.clone(),
-            dataset: None,
-            limits: execution.default_limits().of_sandbox(),
-            interpreter: true,
-        };
-        let engine = Arc::clone(&self.engine) as Arc<dyn Engine>;
-        Some(Pool::start(engine, self.slots.clone(), settings, usual))
-    }
-}
-
-/// Reads the identity of a state directory, or makes one.
-fn instance(state_dir: &Path, owner: &str) -> std::io::Result<InstanceId> {
-    use std::os::unix::fs::DirBuilderExt as _;
-
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(state_dir)?;
-    let path = state_dir.join(owner);
-    if let Some(known) = std::fs::read_to_string(&path)
-        .ok()
-        .as_deref()
-        .and_then(InstanceId::parse)
-    {
-        return Ok(known);
-    }
-    let made = InstanceId::random();
-    let mut file = tempfile::NamedTempFile::new_in(state_dir)?;
-    std::io::Write::write_all(&mut file, made.as_str().as_bytes())?;
-    file.as_file().sync_all()?;
-    file.persist(&path).map_err(|error| error.error)?;
-    Ok(made)
 }
 
 /// Runs the daemon until `shutdown` is cancelled, then lets running programs end for at most

@@ -13,6 +13,8 @@ pub mod runtime;
 
 pub mod output;
 
+pub mod redaction;
+
 pub mod result;
 
 pub mod isolation;

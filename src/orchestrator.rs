@@ -14,6 +14,8 @@ mod conclusion;
 
 mod evidence;
 
+pub mod host_paths;
+
 pub mod sandboxes;
 
 mod trouble;
@@ -22,4 +24,5 @@ pub mod given;
 
 pub use executor::Executor;
 pub use given::GivenProgram;
+pub use host_paths::HostPaths;
 pub use sandboxes::Sandboxes;

@@ -159,6 +159,9 @@ pub struct Execution {
     pub images: Vec<String>,
     /// The engine's runtime; `None` is the engine's default.
     pub runtime: Option<String>,
+    /// Whether paths of the host are taken out of what programs show. Off only to find out what they
+    /// would show.
+    pub redact_host_paths: bool,
     /// The uid of the first sandbox; each further one at the same time has the next.
     pub uid_base: u32,
 }
@@ -185,6 +188,7 @@ impl Default for Execution {
             image: None,
             images: Vec::new(),
             runtime: None,
+            redact_host_paths: true,
             uid_base: 50_000,
         }
     }

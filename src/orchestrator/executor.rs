@@ -13,6 +13,7 @@ use super::collection::collect;
 use super::conclusion::{Gathered, conclude, never_started};
 use super::conversation::{self, TalkEnd};
 use super::evidence;
+use super::host_paths::{HostPaths, Redacting, redact};
 use super::sandboxes::{Prepared, Sandboxes};
 use super::trouble::Trouble;
 use crate::artifacts::collect::Caps;
@@ -39,6 +40,7 @@ const LEAVE_BOUND: Duration = Duration::from_secs(1);
 pub struct Executor {
     sandboxes: Sandboxes,
     outputs: OutputRoot,
+    host_paths: HostPaths,
 }
 
 /// Who ends a program early, and who is told what it does.
@@ -58,10 +60,15 @@ pub struct Executed {
 }
 
 impl Executor {
-    /// An executor that publishes artifacts under `outputs`.
+    /// An executor that publishes artifacts under `outputs` and takes `host_paths` out of what
+    /// programs show.
     #[must_use]
-    pub fn new(sandboxes: Sandboxes, outputs: OutputRoot) -> Self {
-        Self { sandboxes, outputs }
+    pub fn new(sandboxes: Sandboxes, outputs: OutputRoot, host_paths: HostPaths) -> Self {
+        Self {
+            sandboxes,
+            outputs,
+            host_paths,
+        }
     }
 
     /// Where an execution's artifacts are published.
@@ -101,11 +108,14 @@ impl Executor {
         observer: &dyn Observer,
     ) -> Executed {
         let mut evidence = evidence::of(spec);
-        let ending = self.execute_knowing(spec, cancel, observer, &mut evidence);
-        Executed {
-            result: ending.await,
-            evidence,
-        }
+        let dataset = spec.dataset.as_ref().map(|pin| pin.path.as_path());
+        let redaction = self.host_paths.redaction(dataset);
+        let observer = Redacting::new(observer, &redaction);
+        let ending = self.execute_knowing(spec, cancel, &observer, &mut evidence);
+        let mut result = ending.await;
+        observer.finish();
+        redact(&mut result, &redaction);
+        Executed { result, evidence }
     }
 
     /// Adds to the evidence what turns out on the way.

@@ -6,6 +6,8 @@ pub(crate) mod data;
 
 pub(crate) mod engine;
 
+pub(crate) mod leaks;
+
 pub(crate) mod program;
 
 pub(crate) mod proxy;

@@ -2,6 +2,8 @@
 
 mod bounds;
 
+mod canaries;
+
 mod crowds;
 
 mod doors;

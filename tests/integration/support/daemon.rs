@@ -29,6 +29,8 @@ pub(crate) struct Settings {
     pub(crate) environment: Vec<(&'static str, String)>,
     /// Files in its directory that are there when it starts, by name.
     pub(crate) files: Vec<(&'static str, String)>,
+    /// What is logged, if not more of ours than of the libraries'.
+    pub(crate) log: Option<&'static str>,
     /// The socket of its engine, if not the usual one.
     pub(crate) engine: Option<PathBuf>,
 }
@@ -92,7 +94,7 @@ impl Daemon {
             .args([
                 "serve",
                 "--log",
-                "fumehood=debug,info",
+                self.settings.log.unwrap_or("fumehood=debug,info"),
                 "--drain-seconds",
                 "0",
             ])

@@ -1,0 +1,165 @@
+//! The engine and what goes with it, as a configuration asks for them: what the daemon, a single run
+//! and the doctor have in common.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::spawn_blocking;
+
+use super::AppError;
+use crate::artifacts::OutputRoot;
+use crate::config::Config;
+use crate::doctor::Examiner;
+use crate::execution::redaction::Place;
+use crate::ids::{ExecutionId, InstanceId};
+use crate::orchestrator::{Executor, HostPaths, Sandboxes};
+use crate::sandbox::Engine;
+use crate::sandbox::docker::DockerEngine;
+use crate::sandbox::docker::images::default_reference;
+use crate::sandbox::pool::{Pool, PoolSettings, Wish};
+use crate::sandbox::slots::Slots;
+use crate::sandbox::survey::Survey;
+
+/// An engine and what programs are run with: what `serve` and `run` have in common.
+#[derive(Debug)]
+pub struct Workshop {
+    /// The engine.
+    pub engine: Arc<DockerEngine>,
+    /// Whose everything on the engine is.
+    pub instance: InstanceId,
+    /// Where artifacts go.
+    pub outputs: OutputRoot,
+    slots: Slots,
+    host_paths: HostPaths,
+    /// The image that is used where none is configured.
+    pub default_image: String,
+}
+
+impl Workshop {
+    /// The parts that a configuration asks for; `owner` names the file of the state directory that
+    /// holds the identity of what is made on the engine.
+    ///
+    /// # Errors
+    ///
+    /// [`AppError`] if the state directory or the output root cannot be used.
+    pub async fn open(config: &Config, owner: &'static str) -> Result<Self, AppError> {
+        let state_dir = config.app.state_dir.clone();
+        let outputs = OutputRoot::new(&config.app.output_root);
+        let probed = outputs.clone();
+        let seen = directories(config);
+        let (instance, host_paths) = spawn_blocking(move || -> Result<_, AppError> {
+            let state = |source| AppError::State {
+                path: state_dir.clone(),
+                source,
+            };
+            let instance = instance(&state_dir, owner).map_err(state)?;
+            // Only tried: what is half-done there may be another process's, at work on it.
+            drop(probed.stage(&ExecutionId::random())?);
+            Ok((instance, HostPaths::look_up(seen)))
+        })
+        .await??;
+        let engine = Arc::new(DockerEngine::new(&config.engine.host, instance.clone()));
+        let default_image = config
+            .execution
+            .image
+            .clone()
+            .unwrap_or_else(default_reference);
+        Ok(Self {
+            engine,
+            instance,
+            outputs,
+            slots: Slots::new(config.execution.uid_base),
+            host_paths,
+            default_image,
+        })
+    }
+
+    /// An executor whose sandboxes come from the pool, if there is one.
+    #[must_use]
+    pub fn executor(&self, pool: Option<Pool>) -> Executor {
+        let engine = Arc::clone(&self.engine) as Arc<dyn Engine>;
+        let sandboxes = Sandboxes::new(engine, self.slots.clone(), pool);
+        Executor::new(sandboxes, self.outputs.clone(), self.host_paths.clone())
+    }
+
+    /// A doctor for the sandboxes that are made here.
+    #[must_use]
+    pub fn examiner(&self, config: &Config) -> Examiner {
+        Examiner {
+            engine: Arc::clone(&self.engine) as Arc<dyn Survey>,
+            slots: self.slots.clone(),
+            image: self.default_image.clone(),
+            engine_host: config.engine.host.clone(),
+            directory: config.app.state_dir.clone(),
+        }
+    }
+
+    /// Starts the pool that the configuration asks for; `None` if it asks for none. What an earlier
+    /// daemon left has to be swept before, or the pool's sandboxes would be, too.
+    #[must_use]
+    pub fn pool(&self, config: &Config) -> Option<Pool> {
+        if config.pool.size == 0 {
+            return None;
+        }
+        let execution = &config.execution;
+        let longest = Duration::try_from_secs_f64(execution.max_timeout_seconds);
+        let settings = PoolSettings {
+            size: config.pool.size,
+            memory_bytes: config.pool.memory_mb << 20,
+            preload: config.pool.preload.clone(),
+            longest_program: longest.unwrap_or_default(),
+            cpus: std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
+        };
+        let usual = Wish {
+            image: self.default_image.clone(),
+            runtime: execution.runtime.clone(),
+            dataset: None,
+            limits: execution.default_limits().of_sandbox(),
+            interpreter: true,
+        };
+        let engine = Arc::clone(&self.engine) as Arc<dyn Engine>;
+        Some(Pool::start(engine, self.slots.clone(), settings, usual))
+    }
+}
+
+/// The directories of the host that a program may come to know, unless nobody minds that.
+fn directories(config: &Config) -> Vec<(PathBuf, Place)> {
+    if !config.execution.redact_host_paths {
+        return Vec::new();
+    }
+    let own = config.tenants.values();
+    let own = own.filter_map(|tenant| tenant.allowed_data_root.as_ref());
+    let roots = own.chain([&config.app.allowed_data_root]).flatten();
+    let roots = roots.map(|root| (root.clone(), Place::DataRoot));
+    let ours = [
+        (config.app.output_root.clone(), Place::Outputs),
+        (config.app.state_dir.clone(), Place::State),
+    ];
+    roots.chain(ours).collect()
+}
+
+/// Reads the identity of a state directory, or makes one.
+fn instance(state_dir: &Path, owner: &str) -> std::io::Result<InstanceId> {
+    use std::os::unix::fs::DirBuilderExt as _;
+
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(state_dir)?;
+    let path = state_dir.join(owner);
+    if let Some(known) = std::fs::read_to_string(&path)
+        .ok()
+        .as_deref()
+        .and_then(InstanceId::parse)
+    {
+        return Ok(known);
+    }
+    let made = InstanceId::random();
+    let mut file = tempfile::NamedTempFile::new_in(state_dir)?;
+    std::io::Write::write_all(&mut file, made.as_str().as_bytes())?;
+    file.as_file().sync_all()?;
+    file.persist(&path).map_err(|error| error.error)?;
+    Ok(made)
+}
