@@ -136,7 +136,7 @@ pub async fn serve(
         background.spawn(Arc::clone(keyring).follow(shutdown.clone()));
     }
     let gate = if config.doctor.at_start {
-        Gate::closed(NOT_YET)
+        Gate::pending(NOT_YET)
     } else {
         Gate::open()
     };

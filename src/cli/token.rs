@@ -37,7 +37,7 @@ pub(super) enum Token {
 
 #[derive(Debug, Args)]
 pub(super) struct Create {
-    /// Whose it is: `default`, or one of [tenants] in the configuration
+    /// Whose it is: `default`, or one of the tenants in the configuration
     #[arg(long, value_name = "NAME", default_value = "default")]
     tenant: String,
     /// What it allows

@@ -94,7 +94,7 @@ async fn look(
     }
     if known.take().is_some() {
         warn!("the container engine is another one than before: its sandboxes are examined anew");
-        gate.close(vec![NOT_YET.to_owned()]);
+        gate.pend(NOT_YET);
     }
     match examine(examiner, settings, &engine).await {
         Ok(Findings::Fit(usual)) => {

@@ -1,10 +1,13 @@
 //! Whether runs are taken and started at this moment, and on which runtimes.
 //!
 //! Somebody outside looks at the host and says so here; this knows neither hosts nor sandboxes. A
-//! gate that is closed refuses new runs and lets those that wait go on waiting. What runs already
-//! is not touched.
+//! gate that is closed refuses new runs and lets those that wait go on waiting; while it is being
+//! found out whether it may open, new runs can wait for that. What runs already is not touched.
+
+use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use crate::execution::runtime::Offered;
 
@@ -18,6 +21,8 @@ pub struct Gate {
 struct State {
     /// Why it is closed, for clients: no paths; open if there is no reason.
     reasons: Vec<String>,
+    /// Whether it is being found out if it may open.
+    is_pending: bool,
     offered: Offered,
 }
 
@@ -30,11 +35,11 @@ impl Gate {
         }
     }
 
-    /// A closed gate.
+    /// A gate of which it is being found out whether it may open.
     #[must_use]
-    pub fn closed(reason: &str) -> Self {
+    pub fn pending(reason: &str) -> Self {
         let gate = Self::open();
-        gate.close(vec![reason.to_owned()]);
+        gate.pend(reason);
         gate
     }
 
@@ -42,14 +47,26 @@ impl Gate {
     pub fn admit(&self, offered: Offered) {
         self.state.send_replace(State {
             reasons: Vec::new(),
+            is_pending: false,
             offered,
+        });
+    }
+
+    /// Closes it until it is found out whether it may open, which is under way.
+    pub fn pend(&self, reason: &str) {
+        self.state.send_modify(|state| {
+            state.reasons = vec![reason.to_owned()];
+            state.is_pending = true;
         });
     }
 
     /// Closes it. Without a reason nothing changes: whoever is refused is told why.
     pub fn close(&self, reasons: Vec<String>) {
         if !reasons.is_empty() {
-            self.state.send_modify(|state| state.reasons = reasons);
+            self.state.send_modify(|state| {
+                state.reasons = reasons;
+                state.is_pending = false;
+            });
         }
     }
 
@@ -63,6 +80,14 @@ impl Gate {
     #[must_use]
     pub fn offered(&self) -> Offered {
         self.state.borrow().offered.clone()
+    }
+
+    /// Waits until it is found out whether it is open, at most for `bound`.
+    pub async fn settled(&self, bound: Duration) {
+        let mut state = self.state.subscribe();
+        let settled = state.wait_for(|state| !state.is_pending);
+        // Who is not told in time is refused by what is known.
+        drop(timeout(bound, settled).await);
     }
 
     /// Waits until it is open.
@@ -85,7 +110,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_gate_opens_for_everybody_who_waits_and_is_never_closed_without_a_reason() {
-        let gate = Gate::closed("not yet");
+        let gate = Gate::pending("not yet");
         assert_eq!(gate.reasons(), ["not yet"]);
         let other = gate.clone();
         let offered = Offered {
@@ -95,6 +120,22 @@ mod tests {
         tokio::join!(gate.opened(), async { other.admit(offered.clone()) });
         assert_eq!((gate.reasons(), gate.offered()), (Vec::new(), offered));
         gate.close(Vec::new());
+        assert_eq!(gate.reasons(), Vec::<String>::new());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_comes_while_it_is_found_out_waits_for_the_answer_but_not_for_ever() {
+        let gate = Gate::pending("not yet");
+        let bound = Duration::from_secs(15);
+        gate.settled(bound).await;
+        assert_eq!(gate.reasons(), ["not yet"]);
+        tokio::join!(gate.settled(Duration::MAX), async {
+            gate.close(vec!["unfit".to_owned()]);
+        });
+        gate.pend("again");
+        tokio::join!(gate.settled(Duration::MAX), async {
+            gate.admit(Offered::default());
+        });
         assert_eq!(gate.reasons(), Vec::<String>::new());
     }
 }

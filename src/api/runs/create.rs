@@ -30,6 +30,10 @@ use crate::runs::store::IdempotencyKey;
 /// A file system that does not answer by then will not answer at all.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long a request waits while the sandboxes of this host are examined: some seconds on a host
+/// that is not too busy.
+const EXAMINATION_PATIENCE: Duration = Duration::from_secs(15);
+
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
 /// `POST /runs`
@@ -53,6 +57,8 @@ pub(crate) async fn create(
     let (submitted, standing) = match known {
         Some(id) => (Submitted { id, repeated: true }, None),
         None => {
+            // A host that is fit takes the first run of its daemon like any other.
+            state.runs.gate().settled(EXAMINATION_PATIENCE).await;
             // Before the checks, which depend on what is known of the host by then.
             state.runs.check_gate()?;
             let request = admitted(&caller.tenant, body).await?;

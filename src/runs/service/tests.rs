@@ -394,7 +394,7 @@ async fn a_closed_gate_takes_no_run_and_starts_none_that_waits() {
     let store = place.open().await;
     let waiting = place.insert(&store, "a").await;
     let (fake, mut started) = Fake::new(Manner::Obedient);
-    let gate = Gate::closed("not yet");
+    let gate = Gate::pending("not yet");
     let orchestrator: Arc<dyn Orchestrator> = Arc::clone(&fake) as _;
     let service =
         RunService::start_behind(Arc::new(store), orchestrator, settings(2), gate.clone());

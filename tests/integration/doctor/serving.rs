@@ -45,7 +45,7 @@ async fn assert_refused(daemon: &Daemon) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn runs_are_refused_until_the_sandboxes_were_examined_and_the_daemon_answers_meanwhile() {
+async fn a_run_waits_until_the_sandboxes_were_examined_and_the_daemon_answers_meanwhile() {
     let proxy = Proxy::start();
     let daemon = examined_daemon(&proxy).await;
     assert_eq!(daemon.get("/health").await.0, 200);
@@ -53,9 +53,8 @@ async fn runs_are_refused_until_the_sandboxes_were_examined_and_the_daemon_answe
     assert_eq!(status, 503, "{answer}");
     let reason = answer["reasons"][0].as_str().unwrap();
     assert!(reason.contains("not been examined yet"), "{reason}");
-    assert_refused(&daemon).await;
-    until_ready(&daemon).await;
     let result = daemon.execute("print('works')").await;
+    assert_eq!(daemon.get("/ready").await.0, 200);
     assert_eq!(result["stdout"], "works\n", "{result:#}");
     nothing_left(&daemon, PATIENCE).await;
 }
