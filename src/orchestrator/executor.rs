@@ -1,11 +1,13 @@
 //! One program in one sandbox: prepared, followed, collected, destroyed, judged.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::future::pending;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -23,7 +25,7 @@ use crate::artifacts::{Collector, OutputRoot, Staging};
 use crate::execution::cause::Verdict;
 use crate::execution::paths::input_file_path;
 use crate::execution::result::{ExecutionResult, SandboxStart};
-use crate::execution::spec::{ExecutionSpec, SETUP_NAME};
+use crate::execution::spec::{ExecutionSpec, Limits, SETUP_NAME};
 use crate::ids::ExecutionId;
 use crate::receipt::Evidence;
 use crate::runs::service::Observer;
@@ -31,6 +33,9 @@ use crate::sandbox::preparation::ReadySandbox;
 use crate::sandbox::session::Session;
 use crate::sandbox::{EngineError, Sandbox};
 use crate::telemetry::log_chain;
+
+/// What a supervisor needs for the end of a program if it gets its turns.
+const UNTHROTTLE_AFTER: Duration = Duration::from_millis(100);
 
 /// For a supervisor to take the last word.
 const LEAVE_BOUND: Duration = Duration::from_secs(1);
@@ -206,7 +211,10 @@ impl Executor {
             dataset: _,
         } = prepared;
         let Talk { cancel, observer } = talk;
-        let talk = conversation::follow(&mut session, &spec.limits, cancel, observer).await;
+        let talk = tokio::select! {
+            talk = conversation::follow(&mut session, &spec.limits, cancel, observer) => talk,
+            never = unthrottle_at_the_end(sandbox.as_ref(), &spec.limits, cancel) => match never {},
+        };
         if !matches!(talk.end, TalkEnd::Reported(_)) {
             // First of all nothing of it runs any more; questions come after.
             if let Err(error) = sandbox.kill().await {
@@ -293,6 +301,21 @@ impl Executor {
             }
         }
     }
+}
+
+/// Gives the supervisor of a program that is to end a turn, if it has not ended it at once.
+async fn unthrottle_at_the_end(
+    sandbox: &dyn Sandbox,
+    limits: &Limits,
+    cancel: &CancellationToken,
+) -> Infallible {
+    let wall = Duration::try_from_secs_f64(limits.timeout_seconds).unwrap_or(Duration::MAX);
+    drop(timeout(wall, cancel.cancelled()).await);
+    sleep(UNTHROTTLE_AFTER).await;
+    if let Err(error) = sandbox.unthrottle().await {
+        log_chain("a sandbox keeps its share of the CPU to its end", &error);
+    }
+    pending().await
 }
 
 /// Starts the program in its sandbox, or destroys that.

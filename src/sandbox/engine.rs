@@ -70,7 +70,7 @@ pub struct Created {
 ///
 /// Dropping it hands it to the engine's reaper; [`Sandbox::destroy`] is the orderly way.
 #[async_trait]
-pub trait Sandbox: Send + std::fmt::Debug {
+pub trait Sandbox: Send + Sync + std::fmt::Debug {
     /// Keeps a slot from others until the sandbox is gone, however long removing it takes.
     fn keep(&mut self, slot: Slot);
 
@@ -82,6 +82,10 @@ pub trait Sandbox: Send + std::fmt::Debug {
     /// the sandbox can see it, without what is mounted below it. What is mounted is this very
     /// directory, whatever its path leads to by now. Once only.
     async fn place_dataset(&mut self, directory: OwnedFd) -> Result<(), EngineError>;
+
+    /// Takes back the bound on CPU time. Only for the end of a program: among many processes that use
+    /// a small share up, the supervisor gets no turn for seconds, not even to kill them.
+    async fn unthrottle(&self) -> Result<(), EngineError>;
 
     /// Ends everything that runs in the sandbox, at once.
     async fn kill(&self) -> Result<(), EngineError>;

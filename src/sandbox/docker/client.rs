@@ -36,6 +36,8 @@ pub enum Call {
     Attach,
     /// Starting a container.
     Start,
+    /// Changing a container's share of the CPU.
+    Update,
     /// Ending what runs in a container.
     Kill,
     /// Ending and removing a container.
@@ -57,6 +59,7 @@ impl Call {
             Self::List => "list sandboxes",
             Self::Attach => "open a sandbox's streams",
             Self::Start => "start a sandbox",
+            Self::Update => "change a sandbox",
             Self::Kill => "end a sandbox",
             Self::Remove => "remove a sandbox",
             Self::CopySupervisor => "copy the supervisor",
@@ -67,7 +70,7 @@ impl Call {
     #[must_use]
     pub fn bound(self) -> Duration {
         Duration::from_secs(match self {
-            Self::Connect | Self::Describe | Self::Kill => 5,
+            Self::Connect | Self::Describe | Self::Update | Self::Kill => 5,
             Self::InspectImage
             | Self::InspectVolume
             | Self::Inspect

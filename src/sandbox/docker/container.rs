@@ -1,6 +1,7 @@
 //! One container: starting it with its streams attached, asking how it ended, removing it.
 
 use std::io;
+use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bollard::Docker;
 use bollard::container::LogOutput;
+use bollard::models::ContainerUpdateBody;
 use bollard::query_parameters::{
     AttachContainerOptions, InspectContainerOptions, KillContainerOptions, RemoveContainerOptions,
     StartContainerOptions,
@@ -27,6 +29,9 @@ use crate::sandbox::slots::Slot;
 
 /// How long mounting a data set into a container may take; on a dead network disk it never ends.
 const PLACE_BOUND: Duration = Duration::from_secs(10);
+
+/// Billionths of a CPU in one.
+const NANO_CPUS: i64 = 1_000_000_000;
 
 /// A container that the daemon made, or may have made: it exists from before the call that makes
 /// it, so that an answer that gets lost leaves nothing behind.
@@ -143,6 +148,21 @@ impl Sandbox for DockerSandbox {
         match timeout(PLACE_BOUND, namespace.place(directory)).await {
             Ok(placed) => placed.map_err(EngineError::NotPlaced),
             Err(late) => Err(EngineError::NotPlaced(late.into())),
+        }
+    }
+
+    async fn unthrottle(&self) -> Result<(), EngineError> {
+        let cpus = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let update = ContainerUpdateBody {
+            nano_cpus: i64::try_from(cpus).ok().map(|cpus| cpus * NANO_CPUS),
+            ..ContainerUpdateBody::default()
+        };
+        let docker = &self.connection.docker;
+        let call = docker.update_container(&self.name, update);
+        match bounded(Call::Update, call).await {
+            // It is over already.
+            Err(error) if is_missing(&error) => Ok(()),
+            other => other,
         }
     }
 
