@@ -90,6 +90,83 @@ ensure_engine() {
     done
 }
 
+# engine_has_runtime NAME
+engine_has_runtime() {
+    curl --silent --fail --max-time 30 --noproxy '*' --unix-socket "$engine_socket" http://engine/info 2>/dev/null |
+        jq --exit-status --arg name "$1" '.Runtimes | has($name)' >/dev/null 2>&1
+}
+
+# ensure_gvisor: gives the engine the runtime runsc, from the distribution's package. Tells why and returns 1
+# if it cannot, after three minutes and a half at most. What stands in the engine's configuration stays; if the
+# engine does not take the new one, the old one is put back.
+ensure_gvisor() {
+    engine_has_runtime runsc && return 0
+    case "$engine_socket" in
+        /var/run/docker.sock | /run/docker.sock) ;;
+        *) echo "the engine at $engine_socket is not this host's own"; return 1 ;;
+    esac
+    if [ "$(id -u)" -ne 0 ] && ! command -v sudo >/dev/null 2>&1; then
+        echo "this needs root"
+        return 1
+    fi
+    if ! command -v runsc >/dev/null 2>&1; then
+        command -v apt-get >/dev/null 2>&1 || { echo "there is no apt-get to install runsc with"; return 1; }
+        confirm "Install gVisor (the package runsc) with apt-get?" || { echo "runsc is not installed"; return 1; }
+        say "Installing runsc"
+        as_root timeout 60 apt-get -qq update || echo "the list of packages could not be brought up to date"
+        as_root timeout 120 env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends runsc >/dev/null ||
+            { echo "the package runsc cannot be had here"; return 1; }
+    fi
+    confirm "Add the runtime runsc to the engine's configuration?" || { echo "the engine has no runtime runsc"; return 1; }
+    add_runtime runsc "$(command -v runsc)"
+}
+
+# add_runtime NAME PROGRAM: into /etc/docker/daemon.json, which the engine then reads again. A sandbox has no
+# network: gVisor is not to set one up, either.
+add_runtime() {
+    configuration=$(readlink -m /etc/docker/daemon.json)
+    as_root mkdir -p "$(dirname "$configuration")" || return 1
+    nothing='{}'
+    before=$(as_root cat "$configuration" 2>/dev/null) || before=''
+    # What is there under this name already is not touched; an empty file is as good as none.
+    after=$(printf '%s' "${before:-$nothing}" | jq --arg name "$1" --arg program "$2" \
+        '.runtimes[$name] //= {path: $program, runtimeArgs: ["--network=none"]}') ||
+        { echo "$configuration is no JSON that could be added to"; return 1; }
+    say "Adding $1 to $configuration"
+    printf '%s\n' "$after" | as_root tee "$configuration.new" >/dev/null || return 1
+    if as_root test -e "$configuration"; then
+        as_root chmod --reference="$configuration" "$configuration.new" || return 1
+        as_root cp -p "$configuration" "$configuration.before" || return 1
+    fi
+    as_root mv "$configuration.new" "$configuration" || return 1
+    if reload_engine && wait_for_runtime "$1"; then
+        as_root rm -f "$configuration.before"
+        return 0
+    fi
+    echo "the engine does not take $configuration with $1 in it: what was there before is put back"
+    as_root mv "$configuration.before" "$configuration" 2>/dev/null || as_root rm -f "$configuration"
+    reload_engine
+    return 1
+}
+
+# reload_engine: it reads its configuration again, and its containers go on.
+reload_engine() {
+    if [ -d /run/systemd/system ]; then
+        as_root systemctl reload docker
+    else
+        as_root sh -c 'kill -HUP "$(cat /var/run/docker.pid)"'
+    fi
+}
+
+wait_for_runtime() {
+    tries=0
+    until engine_has_runtime "$1"; do
+        tries=$((tries + 1))
+        [ "$tries" -le 40 ] || return 1
+        sleep 0.5
+    done
+}
+
 # ensure_rust: the toolchain itself follows from rust-toolchain.toml.
 ensure_rust() {
     [ -f "$HOME/.cargo/env" ] && . "$HOME/.cargo/env"

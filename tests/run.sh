@@ -88,6 +88,13 @@ skip() {
 ensure_packages $basics python3=python3 setpriv=util-linux
 ensure_engine "$PWD/target/dockerd.log"
 ensure_rust
+# The hostile programs are run on both runtimes where both can be had: then a missing one is a failure. What cannot be
+# downloaded is none.
+if ensure_gvisor; then
+    export TESTS_REQUIRE_RUNSC=1
+else
+    skip "tests on gVisor (the engine has no runtime runsc)"
+fi
 
 if [ $# -eq 0 ]; then
     step "Format" cargo fmt --all --check
@@ -99,8 +106,14 @@ if [ $# -eq 0 ]; then
     step "Supervisor tests" cargo test --locked --package fumehood-supervisor --test integration
 fi
 step "Sandbox image" cargo run --locked --quiet -- image build
-# Few at a time: each has a daemon and containers of its own, and deadlines to keep.
-step "Integration tests" cargo test --locked --test integration -- --test-threads=2 "$@"
+# Few at a time: each has a daemon and containers of its own, and deadlines to keep. Hostile programs are among
+# themselves: they are looked at for what they do to the disk and to others.
+if [ $# -eq 0 ]; then
+    step "Integration tests" cargo test --locked --test integration -- --test-threads=2 --skip hostile::
+    step "Hostile programs" cargo test --locked --test integration -- --test-threads=2 hostile::
+else
+    step "Integration tests" cargo test --locked --test integration -- --test-threads=2 "$@"
+fi
 if [ $# -eq 0 ]; then
     step "Dependencies" dependencies
     step "Advisories" advisories

@@ -39,7 +39,7 @@ fn tree(root: &Path) -> Vec<(String, Option<Vec<u8>>)> {
 
 /// The files of a result, after checking that listing and disk agree to the byte.
 #[track_caller]
-fn files(daemon: &Daemon, result: &Value) -> Vec<(String, Vec<u8>)> {
+pub(crate) fn files(daemon: &Daemon, result: &Value) -> Vec<(String, Vec<u8>)> {
     let directory = daemon.artifacts(result["execution_id"].as_str().unwrap());
     let files: Vec<_> = tree(&directory)
         .into_iter()

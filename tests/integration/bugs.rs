@@ -3,9 +3,7 @@
 
 mod hostile;
 
-mod libraries;
-
-mod network;
+pub(crate) mod libraries;
 
 mod output;
 

@@ -1,11 +1,11 @@
-//! The walls of a sandbox, tried from inside and read from outside (the security bar's rows A to
-//! E, by their numbers).
+//! The walls of a sandbox, seen from inside and read from outside (the security bar's rows A to E,
+//! by their numbers). Programs that try to get through them are in the area `hostile`.
 
 use bollard::models::HostConfig;
 use serde_json::{Value, json};
 
 use crate::support::daemon::PATIENCE;
-use crate::support::data::tree_hash;
+use crate::support::data::make_open_set;
 use crate::support::engine::{inspect, running_containers_of};
 use crate::support::program::printed;
 use crate::support::wait::until;
@@ -15,18 +15,8 @@ const PROBE: &str = include_str!("isolation/probe.py");
 
 /// A daemon with a data set whose files everybody could write to, were it not for the sandbox.
 async fn daemon_with_data() -> Daemon {
-    use std::os::unix::fs::PermissionsExt as _;
-
-    let daemon = Daemon::start_with(Settings::default()).await;
-    let open = |path: &std::path::Path, mode| {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
-    };
-    let set = daemon.data().join("set");
-    std::fs::create_dir_all(set.join("sub")).unwrap();
-    std::fs::write(set.join("data.csv"), "a,b\n1,2\n").unwrap();
-    open(&set.join("sub"), 0o777);
-    open(&set.join("data.csv"), 0o666);
-    open(&set, 0o777);
+    let daemon = Daemon::start().await;
+    make_open_set(&daemon.data().join("set"));
     daemon
 }
 
@@ -46,15 +36,13 @@ fn assert_all(told: &Value, expected: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_wall_of_a_sandbox_gives_way_from_inside() {
+async fn a_sandbox_looks_from_inside_as_it_was_asked_for() {
     let daemon = daemon_with_data().await;
-    let before = tree_hash(&daemon.data());
     let body = json!({
         "code": PROBE, "dataset_path": "data/set",
         "options": {"memory_mb": 512, "workspace_mb": 32, "shm_mb": 32, "timeout_seconds": 60},
     });
     let told = printed(&daemon.result(body).await);
-    assert_eq!(tree_hash(&daemon.data()), before, "the data set changed");
 
     // Rows 1 to 5: nobody, with nothing, for ever.
     let status = &told["status"];
@@ -78,21 +66,7 @@ async fn no_wall_of_a_sandbox_gives_way_from_inside() {
     let groups = told["ids"][2].as_array().unwrap();
     assert!(groups.iter().all(|group| *group == number), "{groups:?}");
 
-    // Rows 11 to 20: the kernel's surface.
-    for (what, outcome) in told["syscalls"].as_object().unwrap() {
-        let expected = if what == "clone3" { "ENOSYS" } else { "EPERM" };
-        assert_eq!(outcome, expected, "{what}");
-    }
-    assert_all(&told["sockets"], &["EPERM"]);
-    assert_eq!(told["raw"], "EPERM");
-    assert_eq!(told["other abi"], "SIGSYS");
-    assert!(
-        ["SIGSYS", "ENOSYS"].contains(&told["x32"].as_str().unwrap()),
-        "{}",
-        told["x32"]
-    );
-
-    // Rows 6, 7, 8, 22, 23: what is there to be seen.
+    // Rows 6, 7, 8, 23: what is there to be seen.
     let devices = [
         "fd", "full", "mqueue", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin",
         "stdout", "tty", "urandom", "zero",
@@ -101,19 +75,13 @@ async fn no_wall_of_a_sandbox_gives_way_from_inside() {
     // A link to /proc/kcore, which is masked, where the kernel has that at all.
     let seen: Vec<_> = seen.filter(|&name| name != "core").collect();
     assert_eq!(seen, devices);
-    assert_all(&told["empty"], &["0", "ENOENT"]);
-    assert_eq!(told["powercap"], 0);
-    assert_all(&told["closed"], &["EACCES", "EPERM", "ENOENT"]);
     assert_eq!(told["init descriptors"], "EACCES");
     assert_eq!(told["init directory"], "EACCES");
     assert_eq!(told["init command"], "/fumehood/supervisor\0");
     assert_eq!(told["cgroup"], json!(["/"]));
-    assert_eq!(told["processes"], true);
     assert_eq!(told["cgroup files"], json!([]));
-    assert_eq!(told["out of memory score"], "EACCES");
-    assert_eq!(told["nice"], "EPERM");
 
-    // Rows 25 to 28, 30, 33: what is there to be written to.
+    // Rows 25 to 27, 30, 33: what is there to be written to.
     assert_all(&told["writes"], &["EROFS", "EACCES", "EPERM", "ENOENT"]);
     for path in [
         "/x",
@@ -125,16 +93,7 @@ async fn no_wall_of_a_sandbox_gives_way_from_inside() {
     ] {
         assert_eq!(told["writes"][path], "EROFS", "{path}");
     }
-    assert_all(
-        &told["dataset"],
-        &[
-            "EROFS", "EACCES", "EPERM", "EXDEV", "EBADF", "EINVAL", "EBUSY",
-        ],
-    );
     assert_eq!(told["workspace"], json!(["0o700", true]));
-    for path in ["/work/e", "/tmp/e", "/dev/shm/e"] {
-        assert_eq!(told["execute"][path][0], "EACCES", "{path}");
-    }
     assert_eq!(told["setuid files"], json!([]));
     for options in told["work mount"].as_array().unwrap() {
         let options = options.as_array().unwrap();
@@ -151,9 +110,6 @@ async fn no_wall_of_a_sandbox_gives_way_from_inside() {
         "CORE": [0, 0], "FSIZE": [32 << 20, 32 << 20], "MEMLOCK": [65_536, 65_536], "NOFILE": [1024, 1024],
     });
     assert_eq!(told["limits"], limits);
-    assert_eq!(told["open files"][0], "EMFILE");
-    assert_eq!(told["interfaces"], json!(["lo"]));
-    assert_eq!(told["unix sockets"], json!([]));
     assert_eq!(told["host"][0], "sandbox");
     assert_eq!(told["descriptors"], json!([]));
     let hosts = told["hosts"].as_str().unwrap();

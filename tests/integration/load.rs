@@ -1,7 +1,6 @@
 //! Many runs at once (bug cases BR-35, BR-36, BR-40): order, bounds, and nothing left over.
 
 use std::collections::{BTreeSet, HashSet};
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::support::daemon::PATIENCE;
+use crate::support::daemon::client;
 use crate::support::engine::{containers_of, volumes};
 use crate::support::wait::until;
 use crate::support::watch::{Flight, nothing_left};
@@ -28,17 +27,6 @@ async fn daemon_with(toml: &str) -> Daemon {
         ..Settings::default()
     })
     .await
-}
-
-/// A client of its own to the daemon: whose a run is follows from the address.
-fn client(number: usize) -> reqwest::Client {
-    let address = Ipv4Addr::new(127, 0, 0, 10 + u8::try_from(number).unwrap());
-    reqwest::Client::builder()
-        .local_address(IpAddr::V4(address))
-        .timeout(PATIENCE)
-        .no_proxy()
-        .build()
-        .unwrap()
 }
 
 /// Submits the runs of one client one after the other, so that their order is known.

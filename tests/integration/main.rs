@@ -41,6 +41,7 @@ mod dataset_paths;
 mod command_line;
 mod unavailable;
 mod isolation;
+mod hostile;
 mod doctor;
 mod process;
 mod bugs;

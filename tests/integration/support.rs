@@ -4,6 +4,8 @@ pub(crate) mod daemon;
 
 pub(crate) mod data;
 
+pub(crate) mod direct;
+
 pub(crate) mod engine;
 
 pub(crate) mod leaks;

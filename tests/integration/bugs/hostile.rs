@@ -1,79 +1,10 @@
-//! Programs that mean harm, or look as if they did.
+//! Requests and programs that mean harm, or look as if they did. Most such programs are in the area
+//! `hostile`.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::support::program::printed;
 use crate::support::{Daemon, Settings};
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_program_that_stops_itself_is_ended_at_its_limit() {
-    let daemon = Daemon::start().await;
-    let code = "
-import os, signal
-print('before', flush=True)
-os.kill(0, signal.SIGSTOP)
-print('after')
-";
-    let result = daemon
-        .result(json!({"code": code, "options": {"timeout_seconds": 4}}))
-        .await;
-    assert_eq!(result["status"], "TIMEOUT");
-    assert_eq!(result["stdout"], "before\n");
-    assert!(result["duration_seconds"].as_f64().unwrap() < 5.0);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn programs_that_crash_at_once_are_each_the_program_s_failure_and_leave_nothing() {
-    let settings = Settings {
-        toml: "[app]\nmax_concurrent_runs = 4".to_owned(),
-        ..Settings::default()
-    };
-    let daemon = Daemon::start_with(settings).await;
-    let crashes = [
-        ("import ctypes; ctypes.string_at(0)", -11),
-        ("import os; os.abort()", -6),
-        ("import os; os._exit(134)", 134),
-        ("import os; os.kill(os.getpid(), 4)", -4),
-    ];
-    let runs = crashes.iter().cycle().take(16).map(|&(code, return_code)| {
-        let daemon = &daemon;
-        async move { (daemon.execute(code).await, code, return_code) }
-    });
-    for (result, code, return_code) in futures_util::future::join_all(runs).await {
-        assert_eq!(result["status"], "FAILURE", "{code}");
-        assert_eq!(result["return_code"], return_code, "{code}: {result:#}");
-        assert_ne!(result["cause"]["kind"], "infrastructure");
-        assert_eq!(result["limit"], Value::Null, "{code}: {result:#}");
-        assert_eq!(result["output_files"], json!([]), "a core file?");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn bombs_in_files_are_stored_as_bytes_and_never_opened() {
-    let daemon = Daemon::start().await;
-    let code = r#"
-import gzip, io, pickle, zipfile
-class Evil:
-    def __reduce__(self): return (print, ("opened",))
-open("out/summary.json", "wb").write(pickle.dumps(Evil()))
-open("out/predictions.csv", "wb").write(gzip.compress(bytes(200 << 20)))
-b = io.BytesIO()
-with zipfile.ZipFile(b, "w", zipfile.ZIP_DEFLATED) as z: z.writestr("x", bytes(100 << 20))
-open("out/bomb.zip", "wb").write(b.getvalue())
-"#;
-    let before = daemon.resident_bytes();
-    let run = daemon.run(json!({ "code": code })).await;
-    assert_eq!(run["status"], "SUCCESS", "{run:#}");
-    assert_eq!(run["final_metrics"], Value::Null);
-    assert_eq!(
-        run["result"]["output_files"],
-        json!(["bomb.zip", "predictions.csv", "summary.json"])
-    );
-    assert!(daemon.resident_bytes() < before + (32 << 20));
-    let names =
-        std::fs::read_dir(daemon.artifacts(run["result"]["execution_id"].as_str().unwrap()));
-    assert_eq!(names.unwrap().count(), 3);
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn br_33_a_request_chooses_neither_user_nor_mounts_nor_program() {

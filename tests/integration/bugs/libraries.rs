@@ -128,7 +128,10 @@ while True: f.write(bytes(1 << 20)); f.flush()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_heavy_and_honest_program_is_not_stopped_by_any_wall() {
-    let daemon = Daemon::start().await;
+    assert_honest_work_succeeds(&Daemon::start().await).await;
+}
+
+pub(crate) async fn assert_honest_work_succeeds(daemon: &Daemon) {
     let code = r#"
 import asyncio, concurrent.futures, json, multiprocessing as mp, os, pathlib, subprocess, sys, threading
 import joblib, numpy as np, pandas as pd

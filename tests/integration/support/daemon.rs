@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -325,6 +326,17 @@ impl Drop for Daemon {
             assert!(excused, "left behind: {left:?}\n{}", self.log());
         }
     }
+}
+
+/// A client of its own: whose a run is follows from the address.
+pub(crate) fn client(number: usize) -> reqwest::Client {
+    let address = Ipv4Addr::new(127, 0, 0, 10 + u8::try_from(number).unwrap());
+    reqwest::Client::builder()
+        .local_address(IpAddr::V4(address))
+        .timeout(PATIENCE)
+        .no_proxy()
+        .build()
+        .unwrap()
 }
 
 async fn answer(request: reqwest::RequestBuilder) -> (u16, Value) {

@@ -72,3 +72,21 @@ pub(crate) fn tree_hash(root: &Path) -> String {
     }
     hex::encode(hash.finalize())
 }
+
+/// Makes a data set whose files everybody could change, were it not for the sandbox.
+pub(crate) fn make_open_set(directory: &Path) {
+    use std::fs::{Permissions, create_dir_all, set_permissions, write};
+    use std::os::unix::fs::PermissionsExt as _;
+
+    create_dir_all(directory.join("sub")).unwrap();
+    write(directory.join("data.csv"), "a,b\n1,2\n").unwrap();
+    write(directory.join("large.bin"), vec![7; 4 << 20]).unwrap();
+    for (name, mode) in [
+        ("sub", 0o777),
+        ("data.csv", 0o666),
+        ("large.bin", 0o666),
+        ("", 0o777),
+    ] {
+        set_permissions(directory.join(name), Permissions::from_mode(mode)).unwrap();
+    }
+}

@@ -1,6 +1,7 @@
 //! The engine as somebody outside the daemon sees it.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 
 use bollard::models::{ContainerInspectResponse, SystemInfo};
 use bollard::query_parameters::{
@@ -30,6 +31,11 @@ async fn information() -> &'static SystemInfo {
 pub(crate) async fn has_runtime(name: &str) -> bool {
     let runtimes = information().await.runtimes.as_ref();
     runtimes.is_some_and(|runtimes| runtimes.contains_key(name))
+}
+
+/// Where on this host it keeps everything.
+pub(crate) async fn root_directory() -> PathBuf {
+    information().await.docker_root_dir.clone().unwrap().into()
 }
 
 /// Names of the containers of an instance, in any state.

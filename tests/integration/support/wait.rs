@@ -10,19 +10,29 @@ use std::time::{Duration, Instant};
 /// If that takes longer than `bound`.
 pub(crate) async fn until<T: Debug, F: Future<Output = T>>(
     bound: Duration,
-    mut ask: impl FnMut() -> F,
+    ask: impl FnMut() -> F,
     wanted: impl Fn(&T) -> bool,
 ) -> T {
+    within(bound, ask, wanted)
+        .await
+        .unwrap_or_else(|last| panic!("not as wanted within {bound:?}, last: {last:?}"))
+}
+
+/// Asks again and again until the answer is as wanted, or gives the last one as an error.
+pub(crate) async fn within<T, F: Future<Output = T>>(
+    bound: Duration,
+    mut ask: impl FnMut() -> F,
+    wanted: impl Fn(&T) -> bool,
+) -> Result<T, T> {
     let start = Instant::now();
     loop {
         let answer = ask().await;
         if wanted(&answer) {
-            return answer;
+            return Ok(answer);
         }
-        assert!(
-            start.elapsed() < bound,
-            "not as wanted within {bound:?}, last: {answer:?}"
-        );
+        if start.elapsed() >= bound {
+            return Err(answer);
+        }
         tokio::time::sleep(Duration::from_millis(25)).await;
     }
 }
