@@ -1,5 +1,5 @@
 //! The body of `POST /runs` is whatever a client sends: reading it neither panics nor lets through
-//! what the rules forbid.
+//! what the rules of acceptance forbid.
 
 #![no_main]
 
@@ -29,7 +29,8 @@ fuzz_target!(|data: &[u8]| {
     assert!(limits.timeout_seconds <= execution.max_timeout_seconds);
     assert!(limits.memory_mb <= execution.max_memory_mb);
     assert!(limits.max_processes <= execution.max_max_processes);
-    assert!(run.code.is_some_and(|code| !code.contains('\0')));
+    // What the code holds is judged at execution (a NUL ends the run as `ERROR`), not here.
+    assert!(run.code.is_some());
     for path in run.input_files.keys() {
         assert_eq!(
             paths::input_file_path(path).as_deref().ok(),
