@@ -117,6 +117,9 @@ ensure_gvisor() {
         as_root timeout 120 env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends runsc >/dev/null ||
             { echo "the package runsc cannot be had here"; return 1; }
     fi
+    # Some hosts forbid what gVisor is built on. A runtime that starts nothing is not given to the engine.
+    as_root timeout 60 runsc --network=none do true ||
+        { echo "gVisor is installed, but starts no sandbox on this host"; return 1; }
     confirm "Add the runtime runsc to the engine's configuration?" || { echo "the engine has no runtime runsc"; return 1; }
     add_runtime runsc "$(command -v runsc)"
 }
