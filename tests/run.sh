@@ -14,15 +14,18 @@ mkdir -p target
 log=$PWD/target/test-output.log
 : >"$log"
 failed_steps=''
+durations=''
 
 # step NAME COMMAND...: a failing step does not keep the others from running.
 step() {
     name=$1
+    began=$SECONDS
     shift
     say "$name"
     if ! "$@" 2>&1 | tee -a "$log"; then
         failed_steps="$failed_steps${failed_steps:+, }$name"
     fi
+    durations="$durations${durations:+, }${name,,} $((SECONDS - began)) s"
 }
 
 # installed TOOL VERSION: a cargo tool of this very version, built if need be.
@@ -128,5 +131,6 @@ say "Result"
 awk '/^failures:$/ {shown = 1} /^test result:/ {shown = 0} shown' "$log" | tail -n 200
 while read -r what; do echo "Skipped: $what"; done <target/skipped
 [ -z "$failed_steps" ] || echo "Failed: $failed_steps"
+echo "Took $((SECONDS / 60)) min $((SECONDS % 60)) s: $durations"
 echo "$passed passed, $failed failed"
 [ -z "$failed_steps" ] && [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
