@@ -92,7 +92,7 @@ pub struct ApiState {
     readiness: Arc<dyn Readiness>,
     shutdown: CancellationToken,
     body_budget: Arc<Semaphore>,
-    streams: Arc<Semaphore>,
+    long_answers: Arc<Semaphore>,
 }
 
 impl ApiState {
@@ -115,8 +115,8 @@ impl ApiState {
             readiness,
             shutdown,
             body_budget: Arc::new(body::budget(config.api.max_body_bytes)),
-            // Event streams last long; half of the connections stay for everything else.
-            streams: Arc::new(Semaphore::new(
+            // Event streams and waits last long; half of the connections stay for everything else.
+            long_answers: Arc::new(Semaphore::new(
                 (config.api.max_connections / 2).clamp(1, Semaphore::MAX_PERMITS),
             )),
             config,

@@ -24,12 +24,36 @@ const QUEUE_RETRY: u64 = 5;
 const STORAGE_RETRY: u64 = 3600;
 
 /// At most so many events in any time as long as the window.
+///
+/// Whether something is an event may turn out later only: until then it takes a place like one.
 #[derive(Debug)]
 pub(super) struct Window {
     quota: usize,
     length: Duration,
     /// The events that still count, oldest first; never more than the quota.
-    taken: VecDeque<Instant>,
+    taken: VecDeque<Event>,
+    /// How many of these may turn out to be none.
+    uncertain: usize,
+    /// How many there have been.
+    count: u64,
+}
+
+#[derive(Debug)]
+struct Event {
+    number: u64,
+    at: Instant,
+    is_certain: bool,
+}
+
+/// What comes of asking for a place in a window.
+#[derive(Debug)]
+pub(super) enum Take {
+    /// There was one. It has this number, until it is known whether it was an event.
+    Granted(u64, Standing),
+    /// The quota is used up; nothing was counted.
+    Refused(Standing),
+    /// No place is free, but some may be given back.
+    Unknown,
 }
 
 impl Window {
@@ -38,37 +62,54 @@ impl Window {
             quota,
             length,
             taken: VecDeque::new(),
+            uncertain: 0,
+            count: 0,
         }
     }
 
-    /// Counts an event.
-    ///
-    /// # Errors
-    ///
-    /// The quota is used up; nothing was counted.
-    pub(super) fn take(&mut self, now: Instant) -> Result<Standing, Standing> {
+    /// Counts what may be an event.
+    pub(super) fn take(&mut self, now: Instant) -> Take {
         while let Some(oldest) = self.taken.front()
-            && now.saturating_duration_since(*oldest) >= self.length
+            && now.saturating_duration_since(oldest.at) >= self.length
         {
+            self.uncertain -= usize::from(!oldest.is_certain);
             self.taken.pop_front();
         }
         if self.taken.len() >= self.quota {
-            return Err(self.standing(now));
+            return if self.uncertain == 0 {
+                Take::Refused(self.standing(now))
+            } else {
+                Take::Unknown
+            };
         }
-        self.taken.push_back(now);
-        Ok(self.standing(now))
+        self.count += 1;
+        self.uncertain += 1;
+        self.taken.push_back(Event {
+            number: self.count,
+            at: now,
+            is_certain: false,
+        });
+        Take::Granted(self.count, self.standing(now))
     }
 
-    /// Counts an event no more.
-    pub(super) fn give_back(&mut self, at: Instant) {
-        if let Some(place) = self.taken.iter().rposition(|taken| *taken == at) {
-            self.taken.remove(place);
+    /// It was an event, or it was none and counts no more.
+    pub(super) fn settle(&mut self, number: u64, was_event: bool) {
+        let events = &mut self.taken;
+        // It may be too old to matter.
+        let Ok(place) = events.binary_search_by_key(&number, |event| event.number) else {
+            return;
+        };
+        self.uncertain -= usize::from(!events[place].is_certain);
+        if was_event {
+            events[place].is_certain = true;
+        } else {
+            events.remove(place);
         }
     }
 
     fn standing(&self, now: Instant) -> Standing {
         let free_in = self.taken.front().map_or(Duration::ZERO, |oldest| {
-            let passed = now.saturating_duration_since(*oldest);
+            let passed = now.saturating_duration_since(oldest.at);
             self.length.saturating_sub(passed)
         });
         // Rounded up: who comes back by then is not sent away again.
@@ -214,32 +255,66 @@ mod tests {
         headers.iter().map(text).collect()
     }
 
+    /// One that is certain from the beginning.
+    fn event(window: &mut Window, at: Instant) -> Result<Standing, Standing> {
+        match window.take(at) {
+            Take::Granted(number, standing) => {
+                window.settle(number, true);
+                Ok(standing)
+            }
+            Take::Refused(standing) => Err(standing),
+            Take::Unknown => panic!("everything is known"),
+        }
+    }
+
     #[test]
     fn one_more_than_the_quota_is_refused_until_the_oldest_is_old_enough() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs_f64(seconds);
         let mut window = Window::new(3, Duration::from_secs(60));
         for (second, left) in [(0.0, 2), (1.0, 1), (2.0, 0)] {
-            assert_eq!(window.take(at(second)).unwrap().remaining, left);
+            assert_eq!(event(&mut window, at(second)).unwrap().remaining, left);
         }
-        let refused = window.take(at(42.5)).unwrap_err();
+        let refused = event(&mut window, at(42.5)).unwrap_err();
         let expected = [
             "ratelimit-policy: \"default\";q=3;w=60",
             "ratelimit: \"default\";r=0;t=18",
             "retry-after: 18",
         ];
         assert_eq!(texts(&refused.refusal_headers()), expected);
-        let granted = window.take(at(60.0)).unwrap();
+        let granted = event(&mut window, at(60.0)).unwrap();
         let expected = [
             "ratelimit-policy: \"default\";q=3;w=60",
             "ratelimit: \"default\";r=0;t=1",
         ];
         assert_eq!(texts(&granted.headers()), expected);
-        assert!(window.take(at(60.9)).is_err());
-        assert!(window.take(at(61.0)).is_ok());
-        window.give_back(at(61.0));
-        assert!(window.take(at(61.5)).is_ok());
-        assert!(window.take(at(61.6)).is_err());
+        assert!(event(&mut window, at(60.9)).is_err());
+        assert!(event(&mut window, at(61.0)).is_ok());
+        assert!(event(&mut window, at(61.5)).is_err());
+    }
+
+    #[test]
+    fn nobody_is_refused_for_what_may_turn_out_to_be_no_event() {
+        let now = Instant::now();
+        let mut window = Window::new(2, Duration::from_secs(60));
+        let granted = |window: &mut Window| match window.take(now) {
+            Take::Granted(number, _) => number,
+            other @ (Take::Refused(_) | Take::Unknown) => panic!("{other:?}"),
+        };
+        let (first, second) = (granted(&mut window), granted(&mut window));
+        assert!(matches!(window.take(now), Take::Unknown));
+        window.settle(first, false);
+        let third = granted(&mut window);
+        window.settle(second, true);
+        assert!(matches!(window.take(now), Take::Unknown));
+        window.settle(third, true);
+        assert!(matches!(window.take(now), Take::Refused(_)));
+        // Once it has left the window it does not matter any more.
+        let later = now + Duration::from_secs(60);
+        assert!(matches!(window.take(later), Take::Granted(..)));
+        window.settle(third, false);
+        assert!(matches!(window.take(later), Take::Granted(..)));
+        assert!(matches!(window.take(later), Take::Unknown));
     }
 
     #[test]
@@ -300,7 +375,7 @@ mod tests {
                 now += Duration::from_millis(step);
                 let recent =
                     granted.iter().filter(|at| now.duration_since(**at) < length).count();
-                let answer = window.take(now);
+                let answer = event(&mut window, now);
                 prop_assert_eq!(answer.is_ok(), recent < quota);
                 if answer.is_ok() {
                     granted.push(now);

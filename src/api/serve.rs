@@ -2,6 +2,8 @@
 //! say or take nothing; every one of them owned, and ended within a bound when the daemon goes
 //! down.
 
+mod arriving;
+
 mod places;
 
 use std::convert::Infallible;
@@ -26,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
+use self::arriving::Arriving;
 use self::places::{Counter, Place, Places};
 use super::held::hold;
 use super::tls::Tls;
@@ -47,8 +50,8 @@ pub struct Peer(pub SocketAddr);
 /// The bounds of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServeSettings {
-    /// Connections at the same time. When one more comes, the one gives way that has said nothing for
-    /// the longest; if all are being answered, it waits.
+    /// Connections at the same time. When one more comes, the one gives way that has been without a
+    /// whole request for the longest; if all are being answered, it waits.
     pub max_connections: usize,
     /// How long a head may take to arrive, idle time between requests included, and how long a
     /// client may take nothing of an answer.
@@ -189,14 +192,18 @@ impl Connection {
             let router = router.clone();
             let requests = requests.clone();
             async move {
-                let Some(busy) = requests.request() else {
+                let Some(asked) = requests.request() else {
                     // The connection ends in this moment.
                     return std::future::pending().await;
                 };
-                let mut request = request.map(Body::new);
+                let asked = Arc::new(asked);
+                let mut request =
+                    request.map(|body| Body::new(Arriving::new(body, Arc::clone(&asked))));
                 request.extensions_mut().insert(Peer(peer));
                 let answer: Result<_, Infallible> = router.oneshot(request).await;
-                answer.map(|answer| hold(answer, busy))
+                // Also if the rest of the body is of no interest.
+                asked.is_whole();
+                answer.map(|answer| hold(answer, asked))
             }
         });
         let connection = http1::Builder::new()

@@ -1,12 +1,13 @@
 //! Each tenant as the interface needs it: the rules for its requests, its quotas, its pace.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::body;
-use super::rate_limit::{Standing, Window};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use super::rate_limit::{Standing, Take, Window};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::config::Config;
 use crate::ids::TenantId;
@@ -34,7 +35,7 @@ pub(super) struct Tenant {
     /// What a client is told of the quota for waiting runs: the one in the configuration, or the
     /// share of the queue.
     max_queued_runs: u32,
-    pace: Option<Mutex<Window>>,
+    pace: Option<Arc<Pace>>,
     /// Requests being answered at the same time; `None` where there is only one tenant.
     requests: Option<Arc<Semaphore>>,
     most_requests: usize,
@@ -62,7 +63,7 @@ impl Tenants {
             let section = config.tenant(&id)?;
             let pace = section.runs_per_minute.map(|runs| {
                 let quota = usize::try_from(runs).unwrap_or(usize::MAX);
-                Mutex::new(Window::new(quota, PACE_WINDOW))
+                Arc::new(Pace::new(quota))
             });
             let quotas = Quotas::of(config, &section);
             let tenant = Tenant {
@@ -88,11 +89,61 @@ impl Tenants {
     }
 }
 
-/// A run that was counted towards the pace, until it is known whether it is one.
+/// The runs of the last minute.
+#[derive(Debug)]
+struct Pace {
+    window: Mutex<Window>,
+    /// Told when it has turned out what became of a run.
+    settled: Notify,
+}
+
+impl Pace {
+    fn new(quota: usize) -> Self {
+        Self {
+            window: Mutex::new(Window::new(quota, PACE_WINDOW)),
+            settled: Notify::new(),
+        }
+    }
+
+    fn window(&self) -> MutexGuard<'_, Window> {
+        // Nothing that holds it can leave it half changed.
+        self.window.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn settle(&self, number: u64, was_run: bool) {
+        self.window().settle(number, was_run);
+        self.settled.notify_waiters();
+    }
+}
+
+/// A run that was counted towards the pace, until it is known whether it is one. It is if nobody says
+/// otherwise: of a client that goes away the run is accepted all the same, or not.
 #[derive(Debug)]
 pub(super) struct Counted {
-    at: Instant,
-    pub(super) standing: Standing,
+    pace: Arc<Pace>,
+    number: u64,
+    was_run: bool,
+    standing: Standing,
+}
+
+impl Counted {
+    /// Where the tenant stands with this run.
+    pub(super) fn standing(&self) -> &Standing {
+        &self.standing
+    }
+
+    /// It was none: it was refused, or is another one's repetition.
+    pub(super) fn discount(counted: Option<Self>) {
+        if let Some(mut counted) = counted {
+            counted.was_run = false;
+        }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.pace.settle(self.number, self.was_run);
+    }
 }
 
 impl Tenant {
@@ -110,24 +161,33 @@ impl Tenant {
         place.map(Some).map_err(refused)
     }
 
-    /// Counts a run towards the pace. `None`: the tenant has no such bound.
+    /// Counts a run towards the pace. `None`: the tenant has no such bound. While it is not known of
+    /// others whether they are runs it is waited for that, for as long as the store takes to say so.
     ///
     /// # Errors
     ///
     /// Where the tenant stands, if it has had all the runs that it may have by now.
-    pub(super) fn count_run(&self) -> Result<Option<Counted>, Standing> {
-        let Some(mut window) = self.window() else {
+    pub(super) async fn count_run(&self) -> Result<Option<Counted>, Standing> {
+        let Some(pace) = &self.pace else {
             return Ok(None);
         };
-        let at = Instant::now();
-        let standing = window.take(at)?;
-        Ok(Some(Counted { at, standing }))
-    }
-
-    /// The run was none: it was refused, or is another one's repetition.
-    pub(super) fn discount(&self, counted: Option<Counted>) {
-        if let (Some(mut window), Some(counted)) = (self.window(), counted) {
-            window.give_back(counted.at);
+        loop {
+            let mut settled = pin!(pace.settled.notified());
+            // From here on nothing that is settled is missed.
+            settled.as_mut().enable();
+            let asked = pace.window().take(Instant::now());
+            match asked {
+                Take::Granted(number, standing) => {
+                    return Ok(Some(Counted {
+                        pace: Arc::clone(pace),
+                        number,
+                        was_run: true,
+                        standing,
+                    }));
+                }
+                Take::Refused(standing) => return Err(standing),
+                Take::Unknown => settled.await,
+            }
         }
     }
 
@@ -142,21 +202,16 @@ impl Tenant {
             Quota::Storage => Standing::stored_bytes(whole(self.quotas.stored_bytes.unwrap_or(0))),
         }
     }
-
-    fn window(&self) -> Option<MutexGuard<'_, Window>> {
-        let pace = self.pace.as_ref()?;
-        // Nothing that holds it can leave it half changed.
-        Some(pace.lock().unwrap_or_else(PoisonError::into_inner))
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+
     use super::*;
     use crate::config::Tenant as Section;
 
-    #[test]
-    fn each_tenant_has_rules_and_a_pace_of_its_own() {
+    fn with_one_run_per_minute() -> Tenants {
         let mut config = Config::default();
         let narrow = Section {
             max_memory_mb: Some(512),
@@ -164,18 +219,39 @@ mod tests {
             ..Section::default()
         };
         config.tenants.insert("alice".to_owned(), narrow);
-        let tenants = Tenants::new(&config, "built:1", &Gate::open());
+        Tenants::new(&config, "built:1", &Gate::open())
+    }
+
+    #[tokio::test]
+    async fn each_tenant_has_rules_and_a_pace_of_its_own() {
+        let tenants = with_one_run_per_minute();
         let alice = tenants.get(&TenantId::parse("alice").unwrap()).unwrap();
         let default = tenants.get(&TenantId::default()).unwrap();
         assert!(tenants.get(&TenantId::parse("bob").unwrap()).is_none());
         assert_eq!(alice.rules.execution.max_memory_mb, 512);
         assert_eq!(default.rules.execution.max_memory_mb, 16_384);
         for _ in 0..3 {
-            assert!(default.count_run().unwrap().is_none());
+            assert!(default.count_run().await.unwrap().is_none());
         }
-        let counted = alice.count_run().unwrap();
-        assert!(alice.count_run().is_err());
-        alice.discount(counted);
-        assert!(alice.count_run().is_ok());
+        Counted::discount(alice.count_run().await.unwrap());
+        drop(alice.count_run().await.unwrap());
+        assert!(alice.count_run().await.is_err());
+    }
+
+    #[tokio::test]
+    async fn the_pace_waits_for_what_may_become_no_run() {
+        let tenants = with_one_run_per_minute();
+        let alice = tenants.get(&TenantId::parse("alice").unwrap()).unwrap();
+        let first = alice.count_run().await.unwrap();
+        let mut second = Box::pin(alice.count_run());
+        let mut third = Box::pin(alice.count_run());
+        assert!(second.as_mut().now_or_never().is_none());
+        assert!(third.as_mut().now_or_never().is_none());
+        Counted::discount(first);
+        let second = second.await.unwrap().unwrap();
+        assert!(third.as_mut().now_or_never().is_none());
+        // Its client went away.
+        drop(second);
+        assert!(third.await.is_err());
     }
 }

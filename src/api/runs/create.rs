@@ -18,7 +18,7 @@ use crate::api::error::ApiError;
 use crate::api::extract::{idempotency_key, wait};
 use crate::api::identity::Caller;
 use crate::api::rate_limit::Standing;
-use crate::api::tenants::Tenant;
+use crate::api::tenants::{Counted, Tenant};
 use crate::api::views::{ResultView, RunView, WaitedRunView};
 use crate::ids::RunId;
 use crate::runs::RunRequest;
@@ -93,18 +93,20 @@ async fn submit(
     key: Option<IdempotencyKey>,
 ) -> Result<(Submitted, Option<Standing>), ApiError> {
     let tenant = &caller.tenant;
-    let counted = tenant.count_run().map_err(ApiError::TooManyRuns)?;
-    let standing = counted.as_ref().map(|counted| counted.standing.clone());
+    let counted = tenant.count_run().await.map_err(ApiError::TooManyRuns)?;
     // A handler's future is dropped when its client goes away; the service then still accepts the
     // run whole or not at all.
     match state.runs.submit(request, caller.submitter(), key).await {
         Ok(submitted) if submitted.repeated => {
-            tenant.discount(counted);
+            Counted::discount(counted);
             Ok((submitted, None))
         }
-        Ok(submitted) => Ok((submitted, standing)),
+        Ok(submitted) => {
+            let standing = counted.map(|counted| counted.standing().clone());
+            Ok((submitted, standing))
+        }
         Err(error) => {
-            tenant.discount(counted);
+            Counted::discount(counted);
             Err(match error {
                 SubmitError::OverQuota(quota) => ApiError::OverQuota {
                     quota,
@@ -130,7 +132,10 @@ async fn answer(
     submitted: Submitted,
 ) -> Result<Response, ApiError> {
     let Submitted { id, repeated } = submitted;
-    if let Some(limit) = wait(headers) {
+    // Where too many wait already it stays a wish, and the answer is the one without it.
+    if let Some(limit) = wait(headers)
+        && let Ok(_place) = state.long_answers.try_acquire()
+    {
         return waited(state, caller, id, limit).await;
     }
     // A new run may have been started in the meantime; what was accepted is a waiting one.

@@ -39,7 +39,7 @@ pub(crate) async fn events(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let place = state
-        .streams
+        .long_answers
         .clone()
         .try_acquire_owned()
         .map_err(|_| ApiError::TooManyStreams)?;

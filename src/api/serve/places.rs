@@ -1,9 +1,9 @@
 //! The places of connections: a fixed number, and when all are taken, the connection gives way that has
 //! said nothing for the longest.
 //!
-//! Between requests, and before the first, a connection *listens*. Whoever opens many and says nothing,
-//! or a little at a time, has many that listen and none that does anything: they make room for others.
-//! One on which a request is being answered never does.
+//! Between requests, before the first, and while a request is still arriving, a connection *listens*.
+//! Whoever opens many and says nothing, or a little at a time, has many that listen and none that does
+//! anything: they make room for others. One on which a whole request is being answered never does.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,10 +31,18 @@ struct Table {
 
 #[derive(Debug)]
 struct Seat {
-    /// When it began to listen, in `listening`; `None` while a request is being answered, and once it
-    /// was told to give way.
-    since: Option<u64>,
+    state: State,
     give_way: CancellationToken,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Since then, in `listening`.
+    Listens(u64),
+    /// A whole request is being answered.
+    Answers,
+    /// It was told to give way.
+    Leaves,
 }
 
 impl Places {
@@ -70,7 +78,7 @@ impl Places {
         let mut table = self.table();
         let number = table.number();
         let seat = Seat {
-            since: Some(number),
+            state: State::Listens(number),
             give_way: give_way.clone(),
         };
         table.seats.insert(number, seat);
@@ -91,7 +99,7 @@ impl Places {
             return false;
         };
         if let Some(seat) = table.seats.get_mut(&number) {
-            seat.since = None;
+            seat.state = State::Leaves;
             seat.give_way.cancel();
         }
         true
@@ -107,6 +115,19 @@ impl Table {
     fn number(&mut self) -> u64 {
         self.next += 1;
         self.next
+    }
+
+    /// Makes a seat one that listens, as if it had begun just now.
+    fn listen(&mut self, number: u64) {
+        let now = self.number();
+        // The connection may be gone.
+        if let Some(seat) = self.seats.get_mut(&number) {
+            if let State::Listens(since) = seat.state {
+                self.listening.remove(&since);
+            }
+            seat.state = State::Listens(now);
+            self.listening.insert(now, number);
+        }
     }
 }
 
@@ -138,7 +159,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut table = self.places.table();
         if let Some(seat) = table.seats.remove(&self.number)
-            && let Some(since) = seat.since
+            && let State::Listens(since) = seat.state
         {
             table.listening.remove(&since);
         }
@@ -153,29 +174,45 @@ pub(super) struct Counter {
 }
 
 impl Counter {
-    /// A request has come and is being answered until the answer is dropped. `None`: the connection was
-    /// told to give way in this very moment, and the request is not to be begun.
-    pub(super) fn request(&self) -> Option<Busy> {
+    /// The head of a request has come. `None`: the connection was told to give way in this very moment,
+    /// and the request is not to be begun.
+    pub(super) fn request(&self) -> Option<Asked> {
         let mut table = self.places.table();
-        let since = table.seats.get_mut(&self.number)?.since.take()?;
-        table.listening.remove(&since);
-        Some(Busy(self.clone()))
+        let seat = table.seats.get(&self.number)?;
+        if !matches!(seat.state, State::Listens(_)) {
+            return None;
+        }
+        table.listen(self.number);
+        Some(Asked(self.clone()))
     }
 }
 
-/// A request is being answered.
+/// A request, from its head on until its answer is out.
 #[derive(Debug)]
-pub(super) struct Busy(Counter);
+pub(super) struct Asked(Counter);
 
-impl Drop for Busy {
+impl Asked {
+    /// All of the request is there, or all of it that matters: from now on the connection does not give
+    /// way.
+    pub(super) fn is_whole(&self) {
+        let Counter { places, number } = &self.0;
+        let mut table = places.table();
+        if let Some(seat) = table.seats.get_mut(number)
+            && let State::Listens(since) = seat.state
+        {
+            seat.state = State::Answers;
+            table.listening.remove(&since);
+        }
+    }
+}
+
+impl Drop for Asked {
     fn drop(&mut self) {
         let Counter { places, number } = &self.0;
         let mut table = places.table();
-        let since = table.number();
-        // The connection may be gone.
-        if let Some(seat) = table.seats.get_mut(number) {
-            seat.since = Some(since);
-            table.listening.insert(since, *number);
+        let answered = table.seats.get(number).map(|seat| seat.state);
+        if answered == Some(State::Answers) {
+            table.listen(*number);
         }
         drop(table);
         places.listens.notify_waiters();
@@ -195,7 +232,9 @@ mod tests {
         let second = places.take().await.unwrap();
         let third = places.take().await.unwrap();
         // The first has been heard since.
-        drop(first.counter().request().unwrap());
+        let request = first.counter().request().unwrap();
+        request.is_whole();
+        drop(request);
         let fourth = places.take();
         let mut fourth = std::pin::pin!(fourth);
         assert!(fourth.as_mut().now_or_never().is_none());
@@ -210,11 +249,12 @@ mod tests {
     async fn one_that_is_being_answered_never_gives_way() {
         let places = Places::new(1);
         let first = places.take().await.unwrap();
-        let busy = first.counter().request().unwrap();
+        let request = first.counter().request().unwrap();
+        request.is_whole();
         let mut next = Box::pin(places.take());
         assert!(next.as_mut().now_or_never().is_none());
         assert!(!first.give_way().is_cancelled());
-        drop(busy);
+        drop(request);
         assert!(next.as_mut().now_or_never().is_none());
         assert!(first.give_way().is_cancelled());
         drop(first);
@@ -222,13 +262,36 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn one_whose_request_is_still_arriving_gives_way_after_those_that_say_nothing() {
+        let places = Places::new(2);
+        let (asks, silent) = (places.take().await.unwrap(), places.take().await.unwrap());
+        let request = asks.counter().request().unwrap();
+        let mut third = Box::pin(places.take());
+        assert!(third.as_mut().now_or_never().is_none());
+        assert!(silent.give_way().is_cancelled() && !asks.give_way().is_cancelled());
+        drop(silent);
+        let third = third.await.unwrap();
+        drop(third.counter().request().unwrap());
+        let mut fourth = Box::pin(places.take());
+        assert!(fourth.as_mut().now_or_never().is_none());
+        assert!(asks.give_way().is_cancelled());
+        // It came too late, and is not begun again when it is dropped.
+        request.is_whole();
+        drop(request);
+        assert!(asks.counter().request().is_none());
+        drop(asks);
+        assert!(fourth.await.is_some());
+    }
+
+    #[tokio::test]
     async fn nothing_is_kept_of_those_that_are_gone() {
         let places = Places::new(2);
         for _ in 0..10 {
             let place = places.take().await.unwrap();
-            let busy = place.counter().request().unwrap();
+            let request = place.counter().request().unwrap();
+            request.is_whole();
             drop(place);
-            drop(busy);
+            drop(request);
             drop(places.take().await.unwrap());
         }
         let table = places.table();

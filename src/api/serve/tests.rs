@@ -1,6 +1,7 @@
 //! How the server treats slow, huge and many clients.
 
-use axum::routing::get;
+use axum::body::Bytes;
+use axum::routing::{get, post};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinHandle;
 
@@ -30,6 +31,7 @@ async fn server(max_connections: usize, idle: Duration, drain: Duration) -> Serv
         )
         .route("/at-shutdown", get(async move || slow.cancelled().await))
         .route("/never", get(std::future::pending::<()>))
+        .route("/body", post(async |body: Bytes| body.len().to_string()))
         .route("/large", get(async || vec![b'x'; 64 << 20]));
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -108,6 +110,30 @@ async fn a_client_that_takes_nothing_loses_its_connection() {
         .ask("GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
         .await;
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}
+
+/// Each takes a place, and does what it does for ever; without a bound in time others would have to wait.
+#[tokio::test]
+async fn clients_whose_bodies_never_arrive_make_room_for_others() {
+    const SLOW: &str = "POST /body HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n1";
+    let server = server(3, LONG, LONG).await;
+    let mut slow = Vec::new();
+    for _ in 0..9 {
+        slow.push(server.connect(SLOW).await);
+        let answer = server
+            .ask("GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            .await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    // The last one is still heard, also when its body comes in pieces.
+    let mut last = slow.pop().unwrap();
+    last.write_all(b"2345").await.unwrap();
+    tokio::task::yield_now().await;
+    last.write_all(b"6789").await.unwrap();
+    last.shutdown().await.unwrap();
+    let answer = rest(last).await;
+    assert!(answer.ends_with('9'), "{answer}");
+    assert_eq!(rest(slow.remove(0)).await, "");
 }
 
 #[tokio::test]

@@ -34,6 +34,39 @@ async fn one_run_more_than_the_pace_is_refused_and_the_other_tenant_is_not() {
     }
 }
 
+/// Repetitions of one run, and runs for which there is no room, are no runs: however many of them are under
+/// way at a time, the pace is not used up.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_becomes_no_run_does_not_use_up_the_pace() {
+    let toml = "[app]\nmax_concurrent_runs = 1\n\
+        [tenants.alice]\nruns_per_minute = 4\nmax_queued_runs = 1";
+    let daemon = daemon_with(toml).await;
+    let alice = token(&daemon, "alice", "submit").await;
+    let with_key = async || {
+        let request = daemon.request(Method::POST, "/runs").bearer_auth(&alice);
+        let request = request.header("Idempotency-Key", "the-same");
+        sent(request.json(&json!({ "code": ENDLESS }))).await
+    };
+    let repeated = join_all((0..20).map(|_| with_key())).await;
+    let id = repeated[0].run_id();
+    for seen in &repeated {
+        assert_eq!(seen.run_id(), id);
+    }
+    let burst = join_all((0..20).map(|_| submit(&daemon, &alice, ENDLESS))).await;
+    let (accepted, refused): (Vec<_>, Vec<_>) =
+        burst.into_iter().partition(|seen| seen.status == 200);
+    assert_eq!(accepted.len(), 1);
+    for seen in refused {
+        let detail = "Too many runs of this tenant are waiting";
+        assert_eq!(seen.json()["detail"], detail, "{}", seen.text);
+    }
+    for id in [&id, &accepted[0].run_id()] {
+        let cancel = daemon.request(Method::POST, &format!("/runs/{id}/cancel"));
+        assert_eq!(sent(cancel.bearer_auth(&alice)).await.status, 200);
+        ended(&daemon, &alice, id).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tenants_waiting_runs_and_places_are_bounded_for_it_alone() {
     let toml = "[app]\nmax_concurrent_runs = 3\n\

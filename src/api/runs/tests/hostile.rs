@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
-use futures_util::{FutureExt as _, stream};
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _, stream};
 use jiff::Timestamp;
 use tokio::time::timeout;
 
@@ -241,6 +242,28 @@ async fn one_tenants_requests_that_take_long_leave_places_for_the_others() {
     let (first, second, ()) = tokio::join!(ask(&alice, &events), ask(&alice, &events), meanwhile);
     assert_eq!([first.status, second.status], [200; 2]);
     assert_eq!(ask(&alice, "/runs").await.status, 200);
+}
+
+/// There is one tenant only, whose clients share all connections.
+#[tokio::test]
+async fn waits_of_many_leave_places_for_what_takes_no_time() {
+    let change = |config: &mut Config| config.api.max_connections = 4;
+    let fixture = Fixture::with(change, Vec::new()).await;
+    let wait = async || {
+        let request = Request::post("/runs")
+            .header("prefer", "wait=600")
+            .body(Body::from(hanging().to_string()));
+        fixture.call(request.unwrap()).await
+    };
+    let mut waits: FuturesUnordered<_> = (0..3).map(|_| wait()).collect();
+    let at_once = waits.next().await.unwrap();
+    assert_eq!(at_once.status, 200, "{}", at_once.text);
+    assert_eq!(at_once.json()["status"], "QUEUED");
+    assert_eq!(at_once.header("preference-applied"), None);
+    fixture.shutdown.cancel();
+    while let Some(seen) = waits.next().await {
+        assert_eq!(seen.header("preference-applied"), Some("wait=600"));
+    }
 }
 
 #[tokio::test]
