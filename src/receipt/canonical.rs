@@ -1,13 +1,19 @@
 //! The one spelling of a JSON value (RFC 8785): keys in order of their UTF-16 code units, no space,
 //! the shortest escapes, and of numbers only the integers that every reader takes exactly.
 //!
-//! Pure, and cannot fail: a number of any other kind is written as a string of its digits. Receipts
-//! hold none but very large counters, and a document that has one as a number is not canonical.
+//! Pure, and writing cannot fail: a number of any other kind is written as a string of its digits.
+//! Receipts hold none but very large counters, and a document that has one as a number is not canonical.
+//! Whether a text is canonical is told by [`check`] without building the value, which takes many
+//! times the memory of the text: that can be anybody's.
+
+mod scan;
 
 use serde_json::{Number, Value};
 
 /// The largest integer that a reader with double precision takes exactly: 2⁵³ − 1.
 const MAX_SAFE_INTEGER: i64 = (1 << 53) - 1;
+
+pub use scan::{Flaw, check};
 
 /// The canonical text of a value.
 #[must_use]
@@ -151,11 +157,102 @@ mod tests {
         })
     }
 
+    fn is_canonical(text: &str) -> bool {
+        check(text).is_ok()
+    }
+
+    /// The same by way of the value.
+    fn by_value(text: &str) -> bool {
+        serde_json::from_str(text).is_ok_and(|value: Value| canonical(&value) == text)
+    }
+
+    #[test]
+    fn only_the_one_spelling_is_canonical() {
+        for text in [
+            "0",
+            "-17",
+            "9007199254740991",
+            "-9007199254740991",
+            "null",
+            "true",
+            "false",
+            "[]",
+            "{}",
+            "[[],{},\"\"]",
+            "{\"a\":{\"b\":[1,2]},\"b\":null}",
+            "{\"\\r\":1,\"1\":2,\"\u{80}\":3,\"\u{20ac}\":4,\"\u{1f600}\":5,\"\u{fb33}\":6}",
+            "\"\u{20ac}\\u000f\\n\\\"\\\\\\b\\f\\r\\t/\u{7f}\"",
+        ] {
+            assert!(is_canonical(text) && by_value(text), "{text}");
+        }
+        for text in [
+            "",
+            " 0",
+            "0 ",
+            "00",
+            "01",
+            "-0",
+            "-",
+            "+1",
+            "1.0",
+            "1e2",
+            "9007199254740992",
+            "-9007199254740992",
+            "99999999999999999999",
+            "nul",
+            "nulll",
+            "True",
+            "[1,]",
+            "[,1]",
+            "[1 ,2]",
+            "[1}",
+            "[",
+            "{",
+            "{\"a\"}",
+            "{\"a\":}",
+            "{\"a\":1,}",
+            "{\"b\":1,\"a\":2}",
+            "{\"a\":1,\"a\":1}",
+            "{\"\u{fb33}\":1,\"\u{1f600}\":2}",
+            "{1:2}",
+            "\"a",
+            "\"a\nb\"",
+            "\"\\/\"",
+            "\"\\u0041\"",
+            "\"\\u000F\"",
+            "\"\\u000a\"",
+            "\"\\u00e9\"",
+            "\"\\ud800\"",
+            "\"\\x\"",
+            "\"\\\"",
+            "1 2",
+            "[]]",
+        ] {
+            assert!(!is_canonical(text) && !by_value(text), "{text}");
+        }
+        let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(is_canonical(&nested(64)));
+        assert_eq!(check(&nested(65)), Err(Flaw::Depth));
+        assert_eq!(check(&"[".repeat(1_000_000)), Err(Flaw::Depth));
+    }
+
     proptest! {
         #[test]
         fn the_canonical_text_is_json_and_its_own_canonical_text(value in value()) {
             let text = canonical(&value);
+            prop_assert!(is_canonical(&text));
             prop_assert_eq!(respelled(&text), text);
+        }
+
+        #[test]
+        fn without_the_value_the_same_is_told_as_with_it(
+            value in value(), at in any::<prop::sample::Index>(), by in "[ 0-9a{}\\[\\],:\"\\\\-]{0,2}",
+        ) {
+            let mut text = canonical(&value);
+            let places: Vec<usize> = text.char_indices().map(|(place, _)| place).collect();
+            let place = places[at.index(places.len())];
+            text.replace_range(place..=place + text[place..].chars().next().map_or(0, char::len_utf8) - 1, &by);
+            prop_assert_eq!(is_canonical(&text), by_value(&text), "{}", text);
         }
     }
 }

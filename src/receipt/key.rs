@@ -14,6 +14,7 @@ use std::str::FromStr;
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use rand::Rng as _;
 use rustix::io::Errno;
+use zeroize::Zeroizing;
 
 /// The file's name in the state directory.
 pub const KEY_FILE: &str = "receipt-key";
@@ -22,7 +23,9 @@ pub const KEY_FILE: &str = "receipt-key";
 const LABEL: &str = "fumehood receipt key 1: ";
 
 /// Longer than the file is.
-const MAX_FILE_BYTES: u64 = 1024;
+const MAX_FILE_BYTES: u64 = LONGEST as u64;
+
+const LONGEST: usize = 1024;
 
 /// Permissions that only an owner has.
 const OTHERS: u32 = 0o077;
@@ -132,7 +135,8 @@ impl ReceiptKey {
         if let Some(refused) = refusal(&path, metadata.uid(), metadata.mode(), ours) {
             return Err(refused);
         }
-        let mut text = String::new();
+        // Of its full size from the beginning: growing would leave copies behind.
+        let mut text = Zeroizing::new(String::with_capacity(2 * LONGEST));
         let read = file.take(MAX_FILE_BYTES).read_to_string(&mut text);
         match read {
             Ok(_) => parse(&text).map(Some).ok_or(KeyError::Damaged { path }),
@@ -247,10 +251,12 @@ fn open(path: &Path) -> io::Result<File> {
 fn make(state_dir: &Path) -> Result<(), KeyError> {
     let path = state_dir.join(KEY_FILE);
     let making = || -> io::Result<()> {
-        let secret: [u8; 32] = rand::rng().random();
+        let secret: Zeroizing<[u8; 32]> = Zeroizing::new(rand::rng().random());
+        let digits = Zeroizing::new(hex::encode(&secret[..]));
+        let text = Zeroizing::new(format!("{LABEL}{}\n", digits.as_str()));
         // For its owner only from the beginning (0600), and by its name only when it is whole.
         let mut file = tempfile::NamedTempFile::new_in(state_dir)?;
-        file.write_all(format!("{LABEL}{}\n", hex::encode(secret)).as_bytes())?;
+        file.write_all(text.as_bytes())?;
         file.as_file().sync_all()?;
         match file.persist_noclobber(&path) {
             Ok(_) => File::open(state_dir)?.sync_all(),

@@ -1,12 +1,13 @@
 //! The check of receipts: form, signature, chain. Pure, offline, and says precisely what is wrong.
 //!
-//! Receipts come from anybody: nothing in one is believed before its signature was checked, and its
-//! texts are shown escaped. Whose key it is, only the one who asks can know.
+//! Receipts come from anybody: nothing in one is believed before its signature was checked, its texts
+//! are shown escaped, and of what is in it no more is kept than is needed: a value for each of its
+//! brackets would take many times its size. Whose key it is, only the one who asks can know.
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde::de::IgnoredAny;
 
-use super::canonical::canonical;
+use super::canonical::{self, Flaw};
 use super::chain::{self, BEFORE_SIGNATURE, BEFORE_STATEMENT, END};
 use super::document::{SCHEMA, SCHEMA_VERSION};
 use super::evidence::HashedFile;
@@ -22,6 +23,24 @@ pub struct Receipt {
     text: String,
     key: PublicKey,
     statement: Statement,
+}
+
+/// What kind of document a statement is.
+#[derive(Deserialize)]
+struct Kind {
+    schema: String,
+    schema_version: u64,
+}
+
+/// Who made it.
+#[derive(Deserialize)]
+struct Issued {
+    daemon: Issuer,
+}
+
+#[derive(Deserialize)]
+struct Issuer {
+    public_key: String,
 }
 
 /// What is read of a statement; everything else in it is covered by the signature all the same.
@@ -73,16 +92,18 @@ impl Receipt {
         let text = std::str::from_utf8(bytes).map_err(|_| Problem::Form("not UTF-8"))?;
         let text = text.strip_suffix('\n').unwrap_or(text);
         let (signature, statement) = parts(text)?;
-        let value: Value =
-            serde_json::from_str(statement).map_err(|_| Problem::Form("not JSON"))?;
-        if canonical(&value) != statement {
-            return Err(Problem::NotCanonical);
-        }
-        check_schema(&value)?;
-        let key = value["daemon"]["public_key"].as_str().unwrap_or_default();
-        let key: PublicKey = key
-            .parse()
-            .map_err(|_| Problem::Form("it names no public key"))?;
+        canonical::check(statement).map_err(|flaw| match flaw {
+            Flaw::Depth => Problem::Form("nested too deep"),
+            Flaw::Spelling => match serde_json::from_str::<IgnoredAny>(statement) {
+                Ok(IgnoredAny) => Problem::NotCanonical,
+                Err(_) => Problem::Form("not JSON"),
+            },
+        })?;
+        check_schema(statement)?;
+        let keyless = Problem::Form("it names no public key");
+        let key = serde_json::from_str(statement).map_err(|_| keyless.clone());
+        let Issued { daemon: issuer } = key?;
+        let key: PublicKey = issuer.public_key.parse().map_err(|_| keyless)?;
         if !key.has_signed(&chain::message(statement), signature) {
             return Err(Problem::Signature { key });
         }
@@ -90,7 +111,7 @@ impl Receipt {
         let receipt = Self {
             text: text.to_owned(),
             key,
-            statement: serde_json::from_value(value).map_err(incomplete)?,
+            statement: serde_json::from_str(statement).map_err(incomplete)?,
         };
         let Chain { number, previous } = &receipt.statement.chain;
         if *number < 1 || (*number == 1) != previous.is_none() {
@@ -213,16 +234,26 @@ fn parts(text: &str) -> Result<(&str, &str), Problem> {
     Ok((signature, statement))
 }
 
-fn check_schema(statement: &Value) -> Result<(), Problem> {
-    let (schema, version) = (&statement["schema"], &statement["schema_version"]);
-    if schema == SCHEMA && version.as_u64() == Some(u64::from(SCHEMA_VERSION)) {
+fn check_schema(statement: &str) -> Result<(), Problem> {
+    /// Of a name that is another's, no more is shown.
+    const SHOWN: usize = 100;
+    let Ok(Kind {
+        schema,
+        schema_version: version,
+    }) = serde_json::from_str(statement)
+    else {
+        let unknown = || "?".to_owned();
+        return Err(Problem::OtherSchema {
+            schema: unknown(),
+            version: unknown(),
+        });
+    };
+    if schema == SCHEMA && version == u64::from(SCHEMA_VERSION) {
         return Ok(());
     }
     Err(Problem::OtherSchema {
-        schema: schema.as_str().unwrap_or("?").to_owned(),
-        version: version
-            .as_u64()
-            .map_or_else(|| "?".to_owned(), |v| v.to_string()),
+        schema: schema.chars().take(SHOWN).collect(),
+        version: version.to_string(),
     })
 }
 

@@ -10,6 +10,7 @@ mod read_back;
 mod tampering;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -74,6 +75,22 @@ impl Auditor {
     fn verify(&self, arguments: &[&str]) -> Called {
         let all: Vec<&str> = ["verify"].iter().chain(arguments).copied().collect();
         call(self.directory.path(), &all)
+    }
+
+    /// Verifies with no more than so much memory, in MiB.
+    fn verify_with_memory(&self, mebibytes: u32, arguments: &[&str]) -> Called {
+        let all: Vec<&str> = ["verify"].iter().chain(arguments).copied().collect();
+        let plain = command_in(self.directory.path(), &all);
+        let kibibytes = (mebibytes << 10).to_string();
+        let limited = "ulimit -v \"$1\" && shift && exec \"$@\"";
+        Command::new("sh")
+            .args(["-c", limited, "sh", &kibibytes])
+            .arg(plain.get_program())
+            .args(plain.get_args())
+            .current_dir(self.directory.path())
+            .output()
+            .unwrap()
+            .into()
     }
 
     /// Verifies one text, expects that it is refused, and gives the reasons.

@@ -139,6 +139,17 @@ fn what_is_no_receipt_is_told_by_what_it_lacks() {
 }
 
 #[test]
+fn a_name_of_another_kind_is_not_shown_whole() {
+    let good = receipt(&notary(), 1, None);
+    let other = edited(&good, "fumehood-receipt", &"z".repeat(1 << 20));
+    let problem = Receipt::open(signed(&other).as_bytes()).unwrap_err();
+    assert!(problem.to_string().len() < 300);
+    let no_name = edited(&good, "\"fumehood-receipt\"", "[1]");
+    let problem = Receipt::open(signed(&no_name).as_bytes()).unwrap_err();
+    assert!(matches!(problem, Problem::OtherSchema { ref schema, .. } if schema == "?"));
+}
+
+#[test]
 fn a_statement_that_was_changed_does_not_fit_its_signature() {
     let notary = notary();
     let good = receipt(&notary, 1, None);
@@ -274,13 +285,9 @@ fn every_spelling_but_the_one_that_was_signed_is_refused_even_with_a_fitting_sig
             "\"duration_milliseconds\":18446744073709551616",
         ),
         ("\"number\":1", "\"number\":1e999"),
-        // What the reader's own numbers look like inside.
-        (
-            "\"number\":1",
-            "\"number\":{\"$serde_json::private::Number\":\"1\"}",
-        ),
         // Escapes.
         ("SUCCESS", "SUCCES\\u0053"),
+        ("SUCCESS", "\\ud800"),
         ("models/model.pkl", "models\\/model.pkl"),
         ("models/model.pkl", "models/model.pkl\\u007f"),
         // Keys: twice, side by side or far apart, and in another order.
@@ -298,11 +305,14 @@ fn every_spelling_but_the_one_that_was_signed_is_refused_even_with_a_fitting_sig
         let problem = Receipt::open(signed(&edited(&good, from, to)).as_bytes()).unwrap_err();
         assert_eq!(problem, Problem::NotCanonical, "{to}");
     }
+    // What the reader's own numbers look like inside: an object in canonical form, and no number.
+    let inside = "\"number\":{\"$serde_json::private::Number\":\"1\"}";
+    let problem = Receipt::open(signed(&edited(&good, "\"number\":1", inside)).as_bytes());
+    assert!(matches!(problem, Err(Problem::Form(_))), "{problem:?}");
     for (from, to) in [
         ("\"number\":1", "\"number\":01"),
         ("\"number\":1", "\"number\":+1"),
         ("\"number\":1", "\"number\":NaN"),
-        ("SUCCESS", "\\ud800"),
         ("SUCCESS", "\u{1}"),
         ("\"outcome\":", "\"outcome\":/**/"),
     ] {
@@ -333,7 +343,7 @@ fn a_character_is_never_taken_for_another_that_looks_the_same() {
 fn what_is_nested_too_deep_is_refused_without_being_gone_through() {
     let deep = format!("{{\"a\":{}{}}}", "[".repeat(1 << 20), "]".repeat(1 << 20));
     let problem = Receipt::open(signed(&deep).as_bytes()).unwrap_err();
-    assert_eq!(problem, Problem::Form("not JSON"));
+    assert_eq!(problem, Problem::Form("nested too deep"));
 }
 
 #[test]

@@ -156,6 +156,16 @@ fn what_cannot_be_checked_is_told_from_what_is_wrong() {
             "{called:?}"
         );
     }
+    // Nor is there a value in memory for each of the values in it, which would take a gigabyte here.
+    let zeros = "0,".repeat(16 << 20);
+    let hostile = format!(
+        "{{\"signature\":\"{}\",\"statement\":[{zeros}0]}}",
+        "0".repeat(128)
+    );
+    auditor.keep("hostile", hostile);
+    let called = auditor.verify_with_memory(400, &["hostile"]);
+    assert_eq!(called.code, 1, "{called:?}");
+    assert!(called.stderr.contains("document of the kind"), "{called:?}");
     auditor.keep("lines", "\n".repeat(1 << 20));
     let reasons = auditor.verify(&["lines"]);
     assert_eq!(reasons.code, 1);
