@@ -34,6 +34,8 @@ pub(crate) mod exit {
     pub(crate) const CONFIG: u8 = 78;
     /// The engine, the image or another thing that is needed is not there.
     pub(crate) const UNAVAILABLE: u8 = 69;
+    /// What was asked for could not be written to standard output.
+    pub(crate) const OUTPUT: u8 = 74;
 }
 
 /// Runs model-written code in single-use, hardened containers.
@@ -174,10 +176,7 @@ fn block_on(command: impl Future<Output = ExitCode>) -> ExitCode {
 
 fn print_config(config: &Config) -> ExitCode {
     match toml::to_string(config) {
-        Ok(text) => {
-            report::text(&text);
-            ExitCode::SUCCESS
-        }
+        Ok(text) => report::product(&text, ExitCode::SUCCESS),
         Err(error) => {
             report::error(&error);
             ExitCode::FAILURE

@@ -30,7 +30,7 @@ const UNKNOWN_COLUMNS: usize = 100;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit code: 0 if every mandatory control holds; 1 if one is missing; 69 if \
-    the sandboxes could not be examined; 130 if it was stopped by a signal; 78 if the configuration cannot be used."
+    the sandboxes could not be examined; 74 if the card could not be written; 130 if it was stopped by a signal; 78 if the configuration cannot be used."
 )]
 pub(super) struct Doctor {
     /// Print the card as JSON
@@ -106,8 +106,8 @@ impl Doctor {
     }
 
     fn show(&self, card: &Card) -> ExitCode {
-        if self.json {
-            report::text(&format!("{:#}\n", card.json()));
+        let printed = if self.json {
+            format!("{:#}\n", card.json())
         } else {
             let colour = if io::stdout().is_terminal() && !refuses_colour() {
                 Colour::On
@@ -115,13 +115,14 @@ impl Doctor {
                 Colour::Off
             };
             let columns = report::columns().unwrap_or(UNKNOWN_COLUMNS);
-            report::text(&text(card, Look { colour, columns }));
-        }
-        if card.passed {
+            text(card, Look { colour, columns })
+        };
+        let code = if card.passed {
             ExitCode::SUCCESS
         } else {
             ExitCode::from(EXIT_MISSING)
-        }
+        };
+        report::product(&printed, code)
     }
 }
 

@@ -101,16 +101,17 @@ async fn list(docker: &Docker) -> ExitCode {
                 .map(|image| image.reference.len())
                 .max()
                 .unwrap_or_default();
-            for image in list {
+            let line = |image: images::ImageSummary| {
                 let mark = if image.is_default { "  (default)" } else { "" };
                 let base = image.base.unwrap_or_else(|| "?".to_owned());
-                report::text(&format!(
+                format!(
                     "{:width$}  {:>10}  base {base}{mark}\n",
                     image.reference,
                     report::bytes(image.size_bytes),
-                ));
-            }
-            ExitCode::SUCCESS
+                )
+            };
+            let lines: String = list.into_iter().map(line).collect();
+            report::product(&lines, ExitCode::SUCCESS)
         }
         Err(error) => {
             report::error(&error);

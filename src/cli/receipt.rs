@@ -36,10 +36,7 @@ impl Receipt {
 /// Makes no key: that is for the daemon, at its first start.
 fn key(config: &Config) -> ExitCode {
     match ReceiptKey::load(&config.app.state_dir) {
-        Ok(Some(key)) => {
-            report::text(&format!("{}\n", key.public()));
-            ExitCode::SUCCESS
-        }
+        Ok(Some(key)) => report::product(&format!("{}\n", key.public()), ExitCode::SUCCESS),
         Ok(None) => unavailable(&format!(
             "there is no receipt key in {} yet: start the daemon once with `fumehood serve`, or name \
              its directory with app.state_dir",

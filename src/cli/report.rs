@@ -2,14 +2,33 @@
 
 use std::error::Error;
 use std::io::{self, IsTerminal as _, Write as _};
+use std::process::ExitCode;
 
+use super::exit;
 use crate::sandbox::EngineError;
 use crate::telemetry::Chain;
 
-/// Prints to standard output. A reader that went away is no reason to fail.
-pub(super) fn text(text: &str) {
+/// Prints to standard output.
+///
+/// # Errors
+///
+/// Not all of it could be written.
+pub(super) fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    out.write_all(text.as_bytes()).and_then(|()| out.flush())
+}
+
+/// Prints what a command is called for; gives its exit code, which is another one if that is lost. A
+/// reader that went away has had enough.
+pub(super) fn product(text: &str, code: ExitCode) -> ExitCode {
+    match print(text) {
+        Ok(()) => code,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => code,
+        Err(error) => {
+            failure(&format!("the output could not be written whole: {error}"));
+            ExitCode::from(exit::OUTPUT)
+        }
+    }
 }
 
 /// Prints a line to standard error.

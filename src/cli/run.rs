@@ -39,7 +39,7 @@ const EXIT_INVALID_OUTPUT: u8 = 65;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit code: the program's own; 128 + n after signal n; 124 at the time limit; \
-    65 if expected files are missing; 130 if interrupted; 69 if it could not be run; \
+    65 if expected files are missing; 74 if the result could not be written; 130 if interrupted; 69 if it could not be run; \
     78 if the arguments or the configuration cannot be used."
 )]
 pub(super) struct Run {
@@ -132,8 +132,12 @@ impl Run {
             .engine
             .finish(std::time::Duration::from_secs(10))
             .await;
-        self.show(&result, &config.app.output_root);
-        exit_code(&result)
+        let code = exit_code(&result);
+        if self.json {
+            return report::product(&format!("{:#}\n", api::result_json(&result)), code);
+        }
+        summarise(&result, &config.app.output_root);
+        code
     }
 
     fn specification(&self, config: &Config) -> Result<ExecutionSpec, String> {
@@ -160,49 +164,45 @@ impl Run {
             limits: config.execution.default_limits(),
         })
     }
+}
 
-    fn show(&self, result: &ExecutionResult, output_root: &Path) {
-        if self.json {
-            report::text(&format!("{:#}\n", api::result_json(result)));
-            return;
-        }
-        let colour = if result.success { "1;32" } else { "1;31" };
+fn summarise(result: &ExecutionResult, output_root: &Path) {
+    let colour = if result.success { "1;32" } else { "1;31" };
+    report::note(&format!(
+        "{} {}",
+        report::paint(result.status.as_str(), colour),
+        result.cause.message
+    ));
+    if let Some(usage) = &result.usage {
+        let peak = usage
+            .peak_memory_bytes
+            .map_or_else(|| "?".to_owned(), report::bytes);
         report::note(&format!(
-            "{} {}",
-            report::paint(result.status.as_str(), colour),
-            result.cause.message
+            "  {:.2} s, {:.2} s of CPU time, at most {peak} of memory",
+            result.duration_seconds, usage.cpu_seconds
         ));
-        if let Some(usage) = &result.usage {
-            let peak = usage
-                .peak_memory_bytes
-                .map_or_else(|| "?".to_owned(), report::bytes);
-            report::note(&format!(
-                "  {:.2} s, {:.2} s of CPU time, at most {peak} of memory",
-                result.duration_seconds, usage.cpu_seconds
-            ));
-        }
-        for warning in &result.warnings {
-            report::note(&format!("  {} {warning}", report::paint("warning:", "33")));
-        }
-        if !result.artifacts.is_empty() {
-            let place = output_root
-                .join("models")
-                .join(result.execution_id.as_str());
-            report::note(&format!("Artifacts in {}:", place.display()));
-        }
-        for artifact in &result.artifacts {
-            report::note(&format!(
-                "  {:>10}  {}",
-                report::bytes(artifact.size),
-                artifact.path
-            ));
-        }
-        for skipped in &result.artifacts_skipped {
-            report::note(&format!(
-                "  left out: {} ({})",
-                skipped.path, skipped.reason
-            ));
-        }
+    }
+    for warning in &result.warnings {
+        report::note(&format!("  {} {warning}", report::paint("warning:", "33")));
+    }
+    if !result.artifacts.is_empty() {
+        let place = output_root
+            .join("models")
+            .join(result.execution_id.as_str());
+        report::note(&format!("Artifacts in {}:", place.display()));
+    }
+    for artifact in &result.artifacts {
+        report::note(&format!(
+            "  {:>10}  {}",
+            report::bytes(artifact.size),
+            artifact.path
+        ));
+    }
+    for skipped in &result.artifacts_skipped {
+        report::note(&format!(
+            "  left out: {} ({})",
+            skipped.path, skipped.reason
+        ));
     }
 }
 

@@ -4,6 +4,7 @@
 //! A token is printed once, alone on standard output, and named by its key id everywhere else. No
 //! argument ever holds one: other users can see arguments.
 
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -79,6 +80,8 @@ enum Refusal {
          revoke this token now by its key id, {0}"
     )]
     WholeToken(KeyId),
+    #[error("the token could not be printed, so that there is none: {0}")]
+    Unprinted(#[source] io::Error),
     #[error(transparent)]
     Tokens(#[from] TokensError),
 }
@@ -87,7 +90,10 @@ impl Token {
     pub(super) async fn execute(self, config: Config) -> ExitCode {
         let done = match self {
             Self::Create(create) => create.execute(&config).await,
-            Self::List => show(&config),
+            Self::List => match lines(&config) {
+                Ok(lines) => return report::product(&lines, ExitCode::SUCCESS),
+                Err(error) => Err(error),
+            },
             Self::Revoke(revoke) => revoke.execute(&config).await,
         };
         match done {
@@ -134,8 +140,15 @@ impl Create {
             Ok(())
         })
         .await?;
-        report::text(text.expose());
-        report::text("\n");
+        if let Err(source) = report::print(&format!("{}\n", text.expose())) {
+            // Nobody has it, and nobody is to wonder whose it is.
+            update(&path, |tokens| {
+                tokens.retain(|token| token.key != key);
+                Ok(())
+            })
+            .await?;
+            return Err(Refusal::Unprinted(source));
+        }
         let end = expires_at.map_or_else(|| "never".to_owned(), |end| end.to_string());
         report::note(&format!(
             "Keep it now, it is shown only once. Key id {key}, expires {end}."
@@ -164,7 +177,7 @@ impl Revoke {
     }
 }
 
-fn show(config: &Config) -> Result<(), Refusal> {
+fn lines(config: &Config) -> Result<String, Refusal> {
     let tokens = list(&tokens_file(config)?)?;
     let now = Timestamp::now();
     let head = ["KEY ID", "STATE", "ROLE", "TENANT", "EXPIRES", "NAME"].map(str::to_owned);
@@ -175,14 +188,16 @@ fn show(config: &Config) -> Result<(), Refusal> {
         lengths.max().unwrap_or_default()
     };
     let widths: Vec<usize> = (0..6).map(width).collect();
+    let mut lines = String::new();
     for row in &rows {
         let cells = row.iter().zip(&widths);
         let line: String = cells
             .map(|(cell, &width)| format!("{cell:width$}  "))
             .collect();
-        report::text(&format!("{}\n", line.trim_end()));
+        lines.push_str(line.trim_end());
+        lines.push('\n');
     }
-    Ok(())
+    Ok(lines)
 }
 
 fn row(token: &TokenRecord, now: Timestamp) -> [String; 6] {

@@ -86,7 +86,12 @@ impl Findings {
     }
 
     fn show(&self) -> ExitCode {
-        report::text(&self.good);
+        let code = if self.problems.is_empty() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(EXIT_WRONG)
+        };
+        let code = report::product(&self.good, code);
         for problem in &self.problems {
             report::failure(problem);
         }
@@ -96,11 +101,7 @@ impl Findings {
         if self.cut_short {
             report::failure("what comes after that was not looked at");
         }
-        if self.problems.is_empty() {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::from(EXIT_WRONG)
-        }
+        code
     }
 }
 

@@ -1,5 +1,8 @@
 //! `fumehood config`, `image list`, and the layers of the configuration.
 
+use std::fs::File;
+use std::process::Stdio;
+
 use super::Bench;
 
 fn effective(called: &super::Called) -> toml::Table {
@@ -215,4 +218,39 @@ fn an_image_that_is_there_is_not_built_again() {
         !called.stderr.contains('\u{1b}'),
         "no colours in a pipe: {called:?}"
     );
+}
+
+/// A script must not go on with half a configuration, nor anybody own a token that nobody has.
+#[test]
+fn output_that_is_lost_is_a_failure_and_a_token_that_is_lost_is_none() {
+    let bench = Bench::new();
+    let tokens = ("FUMEHOOD_AUTH__TOKENS_FILE", "tokens");
+    let full = || File::options().write(true).open("/dev/full").unwrap();
+    let closed = || {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        writer
+    };
+    let into = |arguments: &[&str], stdout: Stdio| {
+        let mut command = bench.command(arguments);
+        let output = command.env(tokens.0, tokens.1).stdout(stdout).output();
+        super::Called::from(output.unwrap())
+    };
+    let create = ["token", "create", "--role", "read"];
+    let kept = into(&create, Stdio::piped()).stdout;
+    for arguments in [&["config"][..], &["token", "list"]] {
+        let called = into(arguments, full().into());
+        assert_eq!(called.code, 74, "{called:?}");
+        assert!(called.stderr.contains("could not be written"), "{called:?}");
+        // Who went away has read enough.
+        assert_eq!(into(arguments, closed().into()).code, 0);
+    }
+    for stdout in [full().into(), closed().into()] {
+        let called = into(&create, stdout);
+        assert_eq!(called.code, 78, "{called:?}");
+        assert!(called.stderr.contains("there is none"), "{called:?}");
+    }
+    let list = into(&["token", "list"], Stdio::piped()).stdout;
+    assert_eq!(list.lines().count(), 2, "{list}");
+    assert!(list.contains(&kept[3..15]), "{list}");
 }
