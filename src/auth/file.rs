@@ -67,6 +67,17 @@ pub enum TokensError {
         /// Which.
         path: PathBuf,
     },
+    /// It is another user's, who could add tokens to it.
+    #[error(
+        "the tokens file {path} belongs to another user (uid {owner}), who could add tokens to it: give \
+         it to root or to the daemon's user with `chown`"
+    )]
+    Foreign {
+        /// Which.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+    },
     /// Others could put another file in its place.
     #[error(
         "the tokens file {path} can be replaced by others: make its directory writable for its owner only"
@@ -202,6 +213,7 @@ struct Contents {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp {
     place: (u64, u64),
+    pub(super) owner: u32,
     size: u64,
     modified: (i64, i64),
     changed: (i64, i64),
@@ -218,6 +230,7 @@ impl From<&std::fs::Metadata> for Stamp {
     fn from(metadata: &std::fs::Metadata) -> Self {
         Self {
             place: (metadata.dev(), metadata.ino()),
+            owner: metadata.uid(),
             size: metadata.size(),
             modified: (metadata.mtime(), metadata.mtime_nsec()),
             changed: (metadata.ctime(), metadata.ctime_nsec()),
@@ -353,6 +366,8 @@ async fn lock(path: &Path) -> Result<File, TokensError> {
         .truncate(false)
         .write(true)
         .mode(0o600)
+        // Whoever may write to the directory is not to choose which file is made.
+        .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
         .open(PathBuf::from(name))
         .map_err(unwritable)?;
     let end = Instant::now() + LOCK_LIMIT;

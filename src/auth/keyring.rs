@@ -69,7 +69,7 @@ impl Keyring {
     ///
     /// [`TokensError`] if the file is not there or cannot be used.
     pub fn open(path: &Path) -> Result<Self, TokensError> {
-        let loaded = Loaded::from(file::load(path)?);
+        let loaded = read(path)?;
         Ok(Self {
             path: path.to_owned(),
             loaded: RwLock::new(loaded),
@@ -113,9 +113,8 @@ impl Keyring {
         if Stamp::of(&self.path) == before.stamp {
             return;
         }
-        let loaded = match file::load(&self.path) {
-            Ok(read) => {
-                let loaded = Loaded::from(read);
+        let loaded = match read(&self.path) {
+            Ok(loaded) => {
                 tracing::info!(tokens = loaded.count(), "The tokens file was read");
                 loaded
             }
@@ -155,6 +154,23 @@ impl Keyring {
         let loaded = self.loaded.read().unwrap_or_else(PoisonError::into_inner);
         loaded.clone()
     }
+}
+
+/// The tokens of a file that nobody else can add any to. An operator who makes or revokes one may be
+/// another user than the daemon; who admits clients by the file may not believe everybody's.
+fn read(path: &Path) -> Result<Loaded, TokensError> {
+    let (tokens, stamp) = file::load(path)?;
+    let ours = rustix::process::geteuid().as_raw();
+    if is_foreign(stamp.owner, ours) {
+        let (path, owner) = (path.to_owned(), stamp.owner);
+        return Err(TokensError::Foreign { path, owner });
+    }
+    Ok(Loaded::from((tokens, stamp)))
+}
+
+/// Whether a file of `owner` is another's than this process's or root's, who can do everything anyway.
+fn is_foreign(owner: u32, ours: u32) -> bool {
+    owner != ours && owner != 0
 }
 
 impl Loaded {
@@ -217,6 +233,31 @@ mod tests {
         });
         adding.await.unwrap();
         token
+    }
+
+    #[tokio::test]
+    async fn the_tokens_of_another_user_admit_nobody() {
+        assert!(!is_foreign(1000, 1000) && !is_foreign(0, 1000) && !is_foreign(0, 0));
+        assert!(is_foreign(1001, 1000) && is_foreign(1000, 0));
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("SKIPPED: the rest needs root");
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tokens");
+        let alice = added(&path, "alice", Role::Read).await;
+        let keyring = Keyring::open(&path).unwrap();
+        std::os::unix::fs::chown(&path, Some(1234), None).unwrap();
+        let refused = Keyring::open(&path).unwrap_err();
+        assert!(
+            matches!(refused, TokensError::Foreign { owner: 1234, .. }),
+            "{refused}"
+        );
+        keyring.refresh();
+        let answer = keyring.recognise(Some(alice.text.expose()), at(2));
+        assert_eq!(answer, Err(AuthError::Unavailable));
+        // Its operator can still make and revoke tokens.
+        added(&path, "alice", Role::Read).await;
     }
 
     #[tokio::test]
