@@ -7,18 +7,40 @@ use std::panic::AssertUnwindSafe;
 
 use axum::extract::{MatchedPath, Request};
 use axum::http::HeaderValue;
-use axum::http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::FutureExt as _;
 
 use super::error::{ApiError, Failure};
 
+/// What every answer has (security.md row 78): no browser guesses its type, keeps it, shows it in another
+/// page, or tells where it was.
+const FIXED_HEADERS: [(HeaderName, &str); 4] = [
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (CACHE_CONTROL, "no-store"),
+    (
+        HeaderName::from_static("cross-origin-resource-policy"),
+        "same-origin",
+    ),
+    (REFERRER_POLICY, "no-referrer"),
+];
+
+const NOTHING_IN_IT: HeaderValue =
+    HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
+
 pub(super) async fn set_headers(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    for (name, value) in FIXED_HEADERS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    // A page of ours says itself what it needs.
+    headers
+        .entry(CONTENT_SECURITY_POLICY)
+        .or_insert(NOTHING_IN_IT);
     response
 }
 

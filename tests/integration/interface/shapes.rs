@@ -285,5 +285,10 @@ async fn answers_are_json_that_no_browser_guesses_and_no_cache_keeps() {
         assert_eq!(seen.header("content-type"), Some("application/json"));
         assert_eq!(seen.header("x-content-type-options"), Some("nosniff"));
         assert_eq!(seen.header("cache-control"), Some("no-store"));
+        let policy = "default-src 'none'; frame-ancestors 'none'";
+        assert_eq!(seen.header("content-security-policy"), Some(policy));
+        let resource = seen.header("cross-origin-resource-policy");
+        assert_eq!(resource, Some("same-origin"));
+        assert_eq!(seen.header("referrer-policy"), Some("no-referrer"));
     }
 }
