@@ -68,6 +68,7 @@ pub fn load(sources: &Sources, overrides: &Overrides) -> Result<Config, ConfigEr
     let mut table = docker_host(sources);
     merge(&mut table, file_layer(sources, &mut mistakes_found));
     apply_variables(&mut table, sources, &mut mistakes_found);
+    mistakes_found.extend(unusable_docker_host(&table, sources));
     for (section, key, value) in &overrides.0 {
         set(&mut table, section, key, value.clone());
     }
@@ -106,6 +107,20 @@ fn docker_host(sources: &Sources) -> Table {
         set(&mut table, "engine", "host", Value::String(host.clone()));
     }
     table
+}
+
+/// An engine that somebody named and that cannot be used: another one is not taken in its place unasked.
+fn unusable_docker_host(table: &Table, sources: &Sources) -> Option<String> {
+    let host = sources.environment.get(DOCKER_HOST)?;
+    let is_named = table
+        .get("engine")
+        .is_some_and(|keys| keys.get("host").is_some());
+    (!is_named && !host.is_empty()).then(|| {
+        format!(
+            "{DOCKER_HOST}: {host:?} is no unix:// address, and no other can be used: unset it, or name the \
+             engine's socket in engine.host"
+        )
+    })
 }
 
 fn file_layer(sources: &Sources, mistakes: &mut Vec<String>) -> Table {
@@ -243,6 +258,21 @@ mod tests {
     fn loaded(file: &str, variables: &[(&str, &str)]) -> Result<Config, ConfigError> {
         let (_directory, sources) = sources(file, variables);
         load(&sources, &Overrides::default())
+    }
+
+    #[test]
+    fn an_engine_that_cannot_be_used_is_refused_unless_another_one_is_named() {
+        let elsewhere = ("DOCKER_HOST", "tcp://10.0.0.1:2375");
+        let refused = loaded("", &[elsewhere]).unwrap_err().to_string();
+        assert!(refused.contains("DOCKER_HOST"), "{refused}");
+        let named = loaded("[engine]\nhost = '/run/a.sock'", &[elsewhere]).unwrap();
+        assert_eq!(named.engine.host, "/run/a.sock");
+        let variable = ("FUMEHOOD_ENGINE__HOST", "unix:///run/b.sock");
+        let named = loaded("", &[elsewhere, variable]).unwrap();
+        assert_eq!(named.engine.host, "unix:///run/b.sock");
+        let usual = loaded("", &[("DOCKER_HOST", "unix:///run/c.sock")]).unwrap();
+        assert_eq!(usual.engine.host, "unix:///run/c.sock");
+        assert!(loaded("", &[("DOCKER_HOST", "")]).is_ok());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `[tenants.<name>]`: what each tenant may do. Owns the keys and what is wrong with them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -151,6 +151,55 @@ pub(super) fn mistakes(config: &Config, mistakes: &mut Vec<String>) {
         }
         ceilings(config, tenant, &mut wrong);
     }
+    places_of_all(config, mistakes);
+}
+
+/// Where there are several tenants, no data set can be what the daemon keeps for all of them: whoever
+/// could name it would read the others' artifacts.
+fn places_of_all(config: &Config, mistakes: &mut Vec<String>) {
+    let ids = config.tenant_ids();
+    if config.auth.tokens_file.is_none() || ids.len() < 2 {
+        return;
+    }
+    let kept = [
+        ("app.output_root", &config.app.output_root),
+        ("app.state_dir", &config.app.state_dir),
+    ];
+    let kept = kept.map(|(key, path)| (key, resolved(path)));
+    for id in ids {
+        let own = config
+            .tenant(&id)
+            .and_then(|tenant| tenant.allowed_data_root);
+        let (place, roots) = match &own {
+            Some(roots) => (format!("tenants.{id}.allowed_data_root"), roots),
+            None => (
+                "app.allowed_data_root".to_owned(),
+                &config.app.allowed_data_root,
+            ),
+        };
+        let roots: Vec<PathBuf> = roots.iter().map(|root| resolved(root)).collect();
+        for (key, path) in &kept {
+            let is_shared =
+                |root: &PathBuf| path.starts_with(root.as_path()) || root.starts_with(path);
+            if roots.iter().any(is_shared) {
+                mistakes.push(format!(
+                    "{place}: the tenant {id} could read there what is kept for all tenants \
+                     ({key}): give its data sets, or {key}, a directory of their own"
+                ));
+            }
+        }
+    }
+}
+
+/// Where a path leads, also if the end of it is not there yet.
+fn resolved(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let real = |above: &Path| {
+        let rest = absolute.strip_prefix(above).ok()?;
+        Some(above.canonicalize().ok()?.join(rest))
+    };
+    let real = absolute.ancestors().find_map(real);
+    real.unwrap_or(absolute)
 }
 
 /// A tenant's ceilings are within those for everybody.
@@ -215,6 +264,8 @@ mod tests {
         let mut tenant = Tenant::default();
         change(&mut tenant);
         let mut config = Config::default();
+        // Somewhere else than what is kept for all.
+        config.app.allowed_data_root = vec!["/usr".into()];
         config.auth.tokens_file = Some("tokens".into());
         config.tenants.insert("alice".to_owned(), tenant);
         let mut found = Vec::new();
@@ -257,6 +308,56 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    /// `outputs` is not there yet, and `link` leads to where it will be.
+    #[test]
+    fn no_tenant_reads_what_is_kept_for_all() {
+        let directory = tempfile::tempdir().unwrap();
+        let top = directory.path();
+        for name in ["alice", "shared", "state/x", "outer/link"] {
+            std::fs::create_dir_all(top.join(name)).unwrap();
+        }
+        std::fs::remove_dir(top.join("outer/link")).unwrap();
+        std::os::unix::fs::symlink(top, top.join("outer/link")).unwrap();
+        let found = |all: &str, alice: Option<&str>| {
+            let mut config = Config::default();
+            config.app.allowed_data_root = vec![top.join(all)];
+            config.app.output_root = top.join("outputs");
+            config.app.state_dir = top.join("state");
+            config.auth.tokens_file = Some("tokens".into());
+            let tenant = Tenant {
+                allowed_data_root: alice.map(|alice| vec![top.join(alice)]),
+                ..Tenant::default()
+            };
+            config.tenants.insert("alice".to_owned(), tenant);
+            let mut found = Vec::new();
+            mistakes(&config, &mut found);
+            found.join("\n")
+        };
+        assert_eq!(found("shared", Some("alice")), "");
+        let text = found("", Some("alice"));
+        assert!(
+            text.contains("app.allowed_data_root: the tenant default")
+                && text.contains("app.output_root")
+                && text.contains("app.state_dir")
+                && !text.contains("alice"),
+            "{text}"
+        );
+        for alice in ["", "alice/..", "outer/link", "state", "state/x"] {
+            let text = found("shared", Some(alice));
+            let key = "tenants.alice.allowed_data_root: the tenant alice";
+            assert!(
+                text.contains(key) && !text.contains("default"),
+                "{alice}: {text}"
+            );
+        }
+        // Those who are alone keep nothing from each other.
+        let mut config = Config::default();
+        config.auth.tokens_file = Some("tokens".into());
+        let mut found = Vec::new();
+        mistakes(&config, &mut found);
+        assert_eq!(found, Vec::<String>::new());
     }
 
     #[test]

@@ -32,6 +32,7 @@ pub(super) fn mistakes(config: &Config) -> Vec<String> {
     execution(&config.execution, &mut mistakes);
     pool(&config.pool, &mut mistakes);
     not_yet(config, &mut mistakes);
+    engine(&config.engine.host, &mut mistakes);
     super::interface::mistakes(config, &mut mistakes);
     super::tenants::mistakes(config, &mut mistakes);
     if config.execution.max_timeout_seconds > config.app.run_timeout_seconds as f64 {
@@ -182,6 +183,19 @@ fn execution(execution: &Execution, mistakes: &mut Vec<String>) {
     }
 }
 
+/// The engine is reached by a Unix socket only (security.md row 64): one on TCP is anybody's who reaches it.
+fn engine(host: &str, mistakes: &mut Vec<String>) {
+    let is_path = !host.is_empty() && !host.contains("://");
+    let is_socket = host
+        .strip_prefix("unix://")
+        .is_some_and(|path| !path.is_empty());
+    if !is_path && !is_socket {
+        mistakes.push(format!(
+            "engine.host: {host:?} is no Unix socket, and no other can be used: write unix:// and its path"
+        ));
+    }
+}
+
 fn pool(pool: &Pool, mistakes: &mut Vec<String>) {
     if pool.size > MAX_POOL_SIZE {
         mistakes.push(format!("pool.size: is at most {MAX_POOL_SIZE}"));
@@ -245,7 +259,12 @@ mod tests {
 
     #[test]
     fn each_mistake_names_its_key() {
-        let cases: [(&str, Change); 12] = [
+        let cases: [(&str, Change); 15] = [
+            ("engine.host", |c| {
+                c.engine.host = "tcp://127.0.0.1:2375".to_owned();
+            }),
+            ("engine.host", |c| c.engine.host = String::new()),
+            ("engine.host", |c| c.engine.host = "unix://".to_owned()),
             ("api.listen", |c| c.api.listen = ([0, 0, 0, 0], 8000).into()),
             ("execution.timeout_seconds", |c| {
                 c.execution.timeout_seconds = f64::NAN
