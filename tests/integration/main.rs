@@ -44,4 +44,5 @@ mod isolation;
 mod hostile;
 mod doctor;
 mod process;
+mod service_unit;
 mod bugs;
