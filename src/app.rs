@@ -2,6 +2,8 @@
 
 mod workshop;
 
+mod keeping;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
+pub(crate) use self::keeping::{EarlierDone, Keeping, earlier, store_settings};
 pub use self::workshop::Workshop;
 use crate::api::{self, ApiParts, ApiState, Readiness, ServeSettings, Tls, TlsError};
 use crate::artifacts::OutputRootError;
@@ -109,8 +112,10 @@ pub async fn serve(
 
     let workshop = Workshop::open(&config, "instance").await?;
     let notary = notary(&config, workshop.instance.clone()).await?;
-    let store = SqliteStore::open(&store_path(&config), notary).await?;
-    let store: Arc<dyn Store> = Arc::new(store);
+    let kept =
+        SqliteStore::open_with(&store_path(&config), notary, store_settings(&config)).await?;
+    let kept = Arc::new(kept);
+    let store: Arc<dyn Store> = Arc::clone(&kept) as _;
     // With the store's lock no other daemon of this state is there whose work this could be.
     let outputs = workshop.outputs.clone();
     spawn_blocking(move || outputs.prepare()).await??;
@@ -135,6 +140,9 @@ pub async fn serve(
     if let Some(keyring) = &keyring {
         background.spawn(Arc::clone(keyring).follow(shutdown.clone()));
     }
+    let broken = kept.broken();
+    let keeping = Keeping::new(&config, &workshop, kept);
+    background.spawn(keeping.follow(shutdown.clone()));
     let gate = if config.doctor.at_start {
         Gate::pending(NOT_YET)
     } else {
@@ -184,11 +192,15 @@ pub async fn serve(
         Ok(())
     };
     // Whatever ended it: what waits on the engine goes with it.
-    let served = serving.await;
+    let served = tokio::select! {
+        served = serving => served,
+        // Nothing that goes on now could be recorded: the next start finds out what is on disk.
+        () = broken.cancelled() => Err(StoreError::Unflushed.into()),
+    };
     shutdown.cancel();
     background.close();
     if timeout(ANSWER_DRAIN, background.wait()).await.is_err() {
-        warn!("the disk of the tokens file does not answer");
+        warn!("the disk of the tokens file or of the artifacts, or the engine, does not answer");
     }
     if let Some(pool) = pool {
         pool.stop().await;
@@ -198,7 +210,7 @@ pub async fn serve(
 }
 
 /// Who signs this daemon's receipts, with the key of its state directory.
-async fn notary(config: &Config, instance: InstanceId) -> Result<Notary, AppError> {
+pub(crate) async fn notary(config: &Config, instance: InstanceId) -> Result<Notary, AppError> {
     let state_dir = config.app.state_dir.clone();
     let key = spawn_blocking(move || ReceiptKey::load_or_make(&state_dir)).await??;
     info!(receipt.public_key = %key.public(), "receipts are signed");

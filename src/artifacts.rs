@@ -8,6 +8,8 @@ pub mod path;
 
 pub mod staging;
 
+mod removal;
+
 pub mod collect;
 
 pub mod summary;

@@ -14,6 +14,8 @@ mod token;
 
 mod receipt;
 
+mod gc;
+
 mod verify;
 
 mod report;
@@ -86,6 +88,8 @@ enum Command {
     /// What belongs to the receipts of this state directory
     #[command(subcommand)]
     Receipt(receipt::Receipt),
+    /// Remove what is kept no longer: runs, artifacts, and what other versions left on the engine
+    Gc(gc::Gc),
     /// Print the effective configuration
     Config,
 }
@@ -100,6 +104,7 @@ impl Command {
             | Self::Token(_)
             | Self::Verify(_)
             | Self::Receipt(_)
+            | Self::Gc(_)
             | Self::Config => Overrides::default(),
         }
     }
@@ -114,6 +119,7 @@ impl Command {
             | Self::Token(_)
             | Self::Verify(_)
             | Self::Receipt(_)
+            | Self::Gc(_)
             | Self::Config => "error",
         }
     }
@@ -143,6 +149,7 @@ pub fn main() -> ExitCode {
         Command::Image(image) => config().map(|config| block_on(image.execute(config))),
         Command::Token(token) => config().map(|config| block_on(token.execute(config))),
         Command::Receipt(receipt) => config().map(|config| receipt.execute(&config)),
+        Command::Gc(gc) => config().map(|config| block_on(gc.execute(config))),
         Command::Config => config().map(|config| print_config(&config)),
     };
     executed.unwrap_or_else(|refused| refused)

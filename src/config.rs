@@ -8,6 +8,8 @@ mod layers;
 
 mod sections;
 
+mod storage;
+
 mod tenants;
 
 mod interface;
@@ -17,6 +19,6 @@ mod validate;
 pub use layers::{ConfigError, Overrides, Sources, load, refuses_colour};
 pub use sections::{
     Api, App, Auth, Config, Doctor, EngineSettings, Execution, LimitsSection, Llm, Pool,
-    StoreSection,
 };
+pub use storage::{RetentionSection, StoreSection};
 pub use tenants::Tenant;

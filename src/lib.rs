@@ -7,6 +7,8 @@ pub mod ids;
 
 pub mod digest;
 
+pub mod durable;
+
 pub mod telemetry;
 
 pub mod auth;

@@ -32,6 +32,8 @@ pub mod service;
 
 pub mod recovery;
 
+pub mod retention;
+
 pub use record::{Episode, RunOutcome, RunRecord};
 pub use request::RunRequest;
 pub use service::RunService;

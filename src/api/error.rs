@@ -82,6 +82,12 @@ pub(super) struct Failure(pub(super) Arc<ApiError>);
 /// Seconds after which another try makes sense.
 const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("5");
 
+/// Room comes back when somebody or retention makes some, not in a moment.
+const LOW_SPACE_RETRY_SECONDS: HeaderValue = HeaderValue::from_static("60");
+
+const LOW_SPACE: &str = "The server's disk is nearly full, so no new runs are accepted; those that \
+                         were accepted go on. Try again later, or ask its operator to free some space";
+
 const UNAVAILABLE: &str = "Service temporarily unavailable";
 
 /// How to authenticate.
@@ -171,6 +177,10 @@ fn answer(error: &ApiError) -> Answer {
             SubmitError::Closed { .. } => later(StatusCode::SERVICE_UNAVAILABLE, UNAVAILABLE),
             SubmitError::ShuttingDown => {
                 later(StatusCode::SERVICE_UNAVAILABLE, "Service is shutting down")
+            }
+            SubmitError::Store(StoreError::LowSpace { .. }) => {
+                new(StatusCode::INSUFFICIENT_STORAGE, LOW_SPACE)
+                    .with(RETRY_AFTER, LOW_SPACE_RETRY_SECONDS)
             }
             SubmitError::Store(_) => later(StatusCode::SERVICE_UNAVAILABLE, UNAVAILABLE),
         },

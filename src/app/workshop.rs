@@ -12,6 +12,7 @@ use super::AppError;
 use crate::artifacts::OutputRoot;
 use crate::config::Config;
 use crate::doctor::Examiner;
+use crate::durable::{make_directory, sync_directory};
 use crate::execution::redaction::Place;
 use crate::ids::{ExecutionId, InstanceId};
 use crate::orchestrator::{Executor, HostPaths, Sandboxes};
@@ -142,12 +143,7 @@ fn directories(config: &Config) -> Vec<(PathBuf, Place)> {
 
 /// Reads the identity of a state directory, or makes one.
 fn instance(state_dir: &Path, owner: &str) -> std::io::Result<InstanceId> {
-    use std::os::unix::fs::DirBuilderExt as _;
-
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(state_dir)?;
+    make_directory(state_dir, 0o700)?;
     let path = state_dir.join(owner);
     if let Some(known) = std::fs::read_to_string(&path)
         .ok()
@@ -161,5 +157,7 @@ fn instance(state_dir: &Path, owner: &str) -> std::io::Result<InstanceId> {
     std::io::Write::write_all(&mut file, made.as_str().as_bytes())?;
     file.as_file().sync_all()?;
     file.persist(&path).map_err(|error| error.error)?;
+    // Before anything carries it: what is made on the engine has to be known as ours for ever.
+    sync_directory(state_dir)?;
     Ok(made)
 }

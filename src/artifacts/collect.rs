@@ -149,19 +149,7 @@ impl Collector {
     /// What was collected; `complete` tells whether [`Progress::Complete`] was reached.
     #[must_use]
     pub fn finish(mut self, complete: bool) -> Collected {
-        if let Current::File { file, entry } =
-            std::mem::replace(&mut self.current, Current::Nothing)
-        {
-            // Half a file is none.
-            if let Err(error) = file.discard() {
-                tracing::warn!(%error, "an incomplete artifact could not be removed");
-            }
-            self.skip(
-                &entry.path,
-                "the sandbox ended before it was complete",
-                entry.size,
-            );
-        }
+        self.drop_current("the sandbox ended before it was complete");
         self.output_files.sort_unstable();
         self.output_files.dedup();
         if self.skipped_unlisted > 0 {
@@ -178,6 +166,17 @@ impl Collector {
             unchanged_inputs: self.unchanged_inputs,
             skipped: self.skipped,
             complete,
+        }
+    }
+
+    /// Half a file is none.
+    fn drop_current(&mut self, reason: &str) {
+        let current = std::mem::replace(&mut self.current, Current::Nothing);
+        if let Current::File { file, entry } = current {
+            if let Err(error) = file.discard() {
+                tracing::warn!(%error, "an incomplete artifact could not be removed");
+            }
+            self.skip(&entry.path, reason, entry.size);
         }
     }
 
@@ -235,7 +234,10 @@ impl Collector {
                 if file.size() + length > entry.size {
                     return Err(CollectError::Protocol("more bytes than announced"));
                 }
-                file.write(bytes).map_err(CollectError::Disk)?;
+                if let Err(error) = file.write(bytes) {
+                    self.drop_current("the output directory had no room for it, or failed");
+                    return Err(CollectError::Disk(error));
+                }
                 self.bytes += length;
                 Ok(())
             }

@@ -24,7 +24,8 @@ use crate::ids::ExecutionId;
 /// The directory of the output root that executions are published in.
 pub const MODELS: &str = "models";
 
-const PARTIAL_PREFIX: &str = ".partial-";
+/// What stands before the name of an execution in that of a directory that nobody is to read.
+pub(super) const PARTIAL_PREFIX: &str = ".partial-";
 
 /// The place where artifacts end up: `<output root>/models`.
 #[derive(Debug, Clone)]
@@ -108,14 +109,17 @@ impl OutputRoot {
     }
 
     fn open_models(&self) -> io::Result<OwnedFd> {
-        let path = self.path.join(MODELS);
-        std::fs::create_dir_all(&path)?;
-        Ok(openat(
-            CWD,
-            &path,
-            OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )?)
+        std::fs::create_dir_all(self.models_path())?;
+        self.find_models()
+    }
+
+    pub(super) fn find_models(&self) -> io::Result<OwnedFd> {
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(openat(CWD, self.models_path(), flags, Mode::empty())?)
+    }
+
+    pub(super) fn models_path(&self) -> PathBuf {
+        self.path.join(MODELS)
     }
 
     fn error(&self, error: io::Error) -> OutputRootError {

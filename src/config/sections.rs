@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::storage::{RetentionSection, StoreSection};
 use super::tenants::Tenant;
 use crate::execution::Limits;
 use crate::runs::request::LlmMode;
@@ -31,6 +32,8 @@ pub struct Config {
     pub llm: Llm,
     /// Where runs are kept.
     pub store: StoreSection,
+    /// For how long.
+    pub retention: RetentionSection,
     /// Who may use the interface.
     pub auth: Auth,
     /// Whether this host is examined before runs are taken.
@@ -326,14 +329,6 @@ impl Default for Llm {
             api_key_env: "OPENAI_API_KEY".to_owned(),
         }
     }
-}
-
-/// `[store]`
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct StoreSection {
-    /// The database file; `None` is `fumehood.db` in the state directory.
-    pub path: Option<PathBuf>,
 }
 
 /// `[auth]`

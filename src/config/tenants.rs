@@ -38,6 +38,12 @@ pub struct Tenant {
     /// Bytes of all its requests, results and artifacts, in MiB. Once they are there, new runs are
     /// refused with 429.
     pub max_stored_mb: Option<u64>,
+    /// For how long its runs are kept, in days; `None` is `retention.max_age_days`.
+    pub retention_max_age_days: Option<u64>,
+    /// How many of its runs are kept; `None` is `retention.max_runs`.
+    pub retention_max_runs: Option<u64>,
+    /// How much is kept of them, in MiB; `None` is `retention.max_mb`.
+    pub retention_max_mb: Option<u64>,
     /// The most that its requests may ask for.
     pub max_timeout_seconds: Option<f64>,
     /// The most that its requests may ask for.
@@ -62,6 +68,9 @@ impl Default for Tenant {
             runs_per_minute: None,
             cpu_seconds_per_day: None,
             max_stored_mb: None,
+            retention_max_age_days: None,
+            retention_max_runs: None,
+            retention_max_mb: None,
             max_timeout_seconds: None,
             max_memory_mb: None,
             max_cpus: None,
@@ -141,6 +150,13 @@ pub(super) fn mistakes(config: &Config, mistakes: &mut Vec<String>) {
             ),
             ("cpu_seconds_per_day", tenant.cpu_seconds_per_day, 1 << 40),
             ("max_stored_mb", tenant.max_stored_mb, 1 << 40),
+            (
+                "retention_max_age_days",
+                tenant.retention_max_age_days,
+                36_500,
+            ),
+            ("retention_max_runs", tenant.retention_max_runs, 1 << 40),
+            ("retention_max_mb", tenant.retention_max_mb, 1 << 40),
         ];
         for (key, value, most) in counts {
             if let Some(value) = value
@@ -285,12 +301,13 @@ mod tests {
     #[test]
     fn each_mistake_names_its_key() {
         type Change = fn(&mut Tenant);
-        let cases: [(&str, Change); 10] = [
+        let cases: [(&str, Change); 11] = [
             ("weight", |t| t.weight = 0),
             ("max_concurrent_runs", |t| t.max_concurrent_runs = Some(0)),
             ("runs_per_minute", |t| t.runs_per_minute = Some(20_000)),
             ("cpu_seconds_per_day", |t| t.cpu_seconds_per_day = Some(0)),
             ("max_stored_mb", |t| t.max_stored_mb = Some(0)),
+            ("retention_max_runs", |t| t.retention_max_runs = Some(0)),
             ("allowed_data_root", |t| {
                 t.allowed_data_root = Some(Vec::new());
             }),

@@ -35,6 +35,7 @@ pub(super) fn mistakes(config: &Config) -> Vec<String> {
     engine(&config.engine.host, &mut mistakes);
     super::interface::mistakes(config, &mut mistakes);
     super::tenants::mistakes(config, &mut mistakes);
+    super::storage::mistakes(config, &mut mistakes);
     if config.execution.max_timeout_seconds > config.app.run_timeout_seconds as f64 {
         mistakes.push(format!(
             "execution.max_timeout_seconds: {} is more than app.run_timeout_seconds, {}, which \

@@ -6,6 +6,8 @@
 
 mod fault;
 
+pub mod retained;
+
 pub mod sqlite;
 
 use std::sync::Arc;
@@ -144,7 +146,10 @@ pub enum StoreError {
         known: i64,
     },
     /// It is damaged.
-    #[error("the store is damaged ({0}); nothing was changed, restore it from a backup")]
+    #[error(
+        "the store is damaged ({0}); nothing was changed: restore it from a backup, or move its files \
+         away (the database and those beside it whose names begin with its own) to begin anew"
+    )]
     Corrupt(String),
     /// A statement failed.
     #[error("the store failed to {operation}")]

@@ -29,6 +29,8 @@ pub mod reaper;
 
 pub mod images;
 
+pub mod earlier;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;

@@ -151,6 +151,13 @@ async fn every_error_has_its_status_and_body() {
             retry,
         ),
         (SubmitError::Store(store()).into(), 503, unavailable, retry),
+        (
+            SubmitError::Store(StoreError::LowSpace { free: 1, floor: 2 }).into(),
+            507,
+            "The server's disk is nearly full, so no new runs are accepted; those that were accepted \
+             go on. Try again later, or ask its operator to free some space",
+            Some("retry-after: 60"),
+        ),
         (ApiError::AlreadyEnded, 409, "Run has already ended", None),
         (store().into(), 503, unavailable, retry),
         (ApiError::Panicked, 500, "Internal Server Error", None),

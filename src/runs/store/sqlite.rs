@@ -19,13 +19,21 @@ mod changes;
 
 mod failure;
 
+mod log;
+
 mod statements;
 
 mod rows;
 
 mod receipts;
 
+mod space;
+
+mod kept_clock;
+
 pub mod export;
+
+pub mod retention;
 
 #[cfg(test)]
 mod tests;
@@ -38,6 +46,7 @@ use async_trait::async_trait;
 use rusqlite::types::Value;
 use rusqlite::{params, params_from_iter};
 use tokio::task::spawn_blocking;
+use tokio_util::sync::CancellationToken;
 
 use self::access::Access;
 use self::batch::Surroundings;
@@ -45,6 +54,8 @@ use self::changes::{AbandonExecution, AddEpisode, Apply, Insert, PlanExecution};
 use self::failure::Flushes;
 use self::readers::Readers;
 use self::rows::{json, json_column, record};
+use self::space::Space;
+pub use self::space::SpaceSettings;
 use self::writer::Writer;
 use super::{
     Alongside, Fault, IdempotencyKey, Inserted, NewRun, OpenExecution, RunFilter, Store, StoreError,
@@ -56,6 +67,25 @@ use crate::runs::state::{Event, Refused};
 
 /// How long closing waits for operations that are under way.
 const CLOSE_LIMIT: Duration = Duration::from_secs(5);
+
+/// How the store is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoreSettings {
+    /// What is kept free on its disk.
+    pub space: SpaceSettings,
+    /// How long the check for damage may take before the store is used without it.
+    pub check_limit: Duration,
+}
+
+impl Default for StoreSettings {
+    /// With time for a check of any store, and without a file that holds room.
+    fn default() -> Self {
+        Self {
+            space: SpaceSettings::default(),
+            check_limit: Duration::from_secs(3600),
+        }
+    }
+}
 
 /// The embedded store.
 #[derive(Debug)]
@@ -74,18 +104,35 @@ impl SqliteStore {
     /// another program's, [`StoreError::TooNew`] if a newer version wrote it: in these cases the
     /// file is left as it was. [`StoreError::Open`] for everything else.
     pub async fn open(path: &Path, notary: Notary) -> Result<Self, StoreError> {
+        Self::open_with(path, notary, StoreSettings::default()).await
+    }
+
+    /// Like [`SqliteStore::open`], with settings.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`SqliteStore::open`].
+    pub async fn open_with(
+        path: &Path,
+        notary: Notary,
+        settings: StoreSettings,
+    ) -> Result<Self, StoreError> {
         let cannot = |fault: Fault| open::cannot_open(path, fault);
         let given = path.to_owned();
         let key = notary.public_key();
         let opening = spawn_blocking(move || {
-            let opened = open::open(&given)?;
+            let opened = open::open(&given, settings.check_limit)?;
             let flushes = Flushes::default();
             let access = Access::new(&opened.reader, &flushes, "read the last receipt");
             receipts::standing(access, key)?.tell();
-            Ok::<_, StoreError>(opened)
+            let clock = retention::clock_of(&opened.reader)?;
+            let space = Space::new(opened.directory.clone(), &opened.path, settings.space);
+            space.prepare();
+            Ok::<_, StoreError>((opened, space, clock))
         });
-        let opened = opening.await.map_err(|_panicked| cannot(Fault::Died))??;
-        let surroundings = Arc::new(Surroundings::new(opened.directory, notary));
+        let opening = opening.await.map_err(|_panicked| cannot(Fault::Died))?;
+        let (opened, space, clock) = opening?;
+        let surroundings = Arc::new(Surroundings::new(space, clock, notary));
         let readers = Readers::new(&opened.path, opened.reader, Arc::clone(&surroundings));
         let readers = readers.map_err(cannot)?;
         let writer = Writer::start(opened.writer, opened.unfinished, surroundings, opened.lock);
@@ -93,6 +140,13 @@ impl SqliteStore {
             writer: writer.map_err(cannot)?,
             readers,
         })
+    }
+
+    /// Cancelled once the store can write nothing more, because what is on disk is uncertain: the
+    /// daemon is to end then, and the next start reads what is there (security.md 3.2, 2).
+    #[must_use]
+    pub fn broken(&self) -> CancellationToken {
+        self.writer.surroundings.flushes.broken()
     }
 
     async fn with_status(

@@ -44,6 +44,10 @@ pub enum Call {
     Remove,
     /// Writing the supervisor into its volume, or reading it.
     CopySupervisor,
+    /// Listing what is of other versions.
+    ListEarlier,
+    /// Removing what is of another version.
+    RemoveEarlier,
 }
 
 impl Call {
@@ -63,6 +67,8 @@ impl Call {
             Self::Kill => "end a sandbox",
             Self::Remove => "remove a sandbox",
             Self::CopySupervisor => "copy the supervisor",
+            Self::ListEarlier => "list volumes and images",
+            Self::RemoveEarlier => "remove a volume or an image",
         }
     }
 
@@ -77,7 +83,11 @@ impl Call {
             | Self::List
             | Self::Attach => 10,
             Self::Remove | Self::CreateVolume => 15,
-            Self::Create | Self::Start | Self::CopySupervisor => 30,
+            Self::Create
+            | Self::Start
+            | Self::CopySupervisor
+            | Self::ListEarlier
+            | Self::RemoveEarlier => 30,
         })
     }
 }

@@ -29,7 +29,7 @@ pub use error::ImageBuildError;
 pub use recipe::default_reference;
 
 /// On every image of ours; its value says which recipe made it.
-const LABEL_IMAGE: &str = "fumehood.image";
+pub(super) const LABEL_IMAGE: &str = "fumehood.image";
 /// The digest of the recipe.
 const LABEL_RECIPE: &str = "fumehood.recipe";
 /// What the image was built upon.

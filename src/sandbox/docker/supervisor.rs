@@ -57,6 +57,9 @@ fn files() -> Vec<VolumeFile> {
     ]
 }
 
+/// On every volume of a supervisor; its value is the volume's name.
+pub(super) const LABEL_SUPERVISOR: &str = "fumehood.supervisor";
+
 const FILE_NAME: &str = "supervisor";
 
 /// An archive of the volume and its framing is not longer than this.
@@ -101,7 +104,7 @@ impl SupervisorVolume {
 /// Makes the volume if it is not there.
 pub(super) async fn make_volume(docker: &Docker) -> Result<(), EngineError> {
     let volume = volume_name();
-    let label = ("fumehood.supervisor".to_owned(), volume.clone());
+    let label = (LABEL_SUPERVISOR.to_owned(), volume.clone());
     let request = VolumeCreateRequest {
         name: Some(volume),
         labels: Some(HashMap::from([label])),

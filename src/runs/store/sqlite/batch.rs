@@ -1,43 +1,34 @@
 //! What an operation is given to work with: the connection in the midst of a transaction, and what
 //! all operations of that transaction have in common.
 
-use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use rusqlite::Connection;
 
 use super::access::Access;
 use super::failure::Flushes;
+use super::kept_clock::KeptClock;
+use super::space::{Low, Space};
 use crate::receipt::Notary;
 use crate::runs::store::StoreError;
-
-/// Free space below which no new run is accepted, so that accepted ones can still be recorded.
-const SPACE_FLOOR: u64 = 64 << 20;
 
 /// What the whole store knows of itself.
 #[derive(Debug)]
 pub(super) struct Surroundings {
-    directory: PathBuf,
-    space_floor: AtomicU64,
+    pub(super) space: Space,
+    pub(super) clock: KeptClock,
     pub(super) flushes: Flushes,
     pub(super) notary: Notary,
 }
 
 impl Surroundings {
-    pub(super) fn new(directory: PathBuf, notary: Notary) -> Self {
+    pub(super) fn new(space: Space, clock: KeptClock, notary: Notary) -> Self {
         Self {
-            directory,
-            space_floor: AtomicU64::new(SPACE_FLOOR),
+            space,
+            clock,
             flushes: Flushes::default(),
             notary,
         }
-    }
-
-    #[cfg(test)]
-    pub(super) fn set_space_floor(&self, floor: u64) {
-        self.space_floor.store(floor, Ordering::Relaxed);
     }
 }
 
@@ -50,7 +41,7 @@ pub(super) struct Batch<'c> {
     /// operation or a transaction that comes to nothing.
     pub(super) unfinished: i64,
     /// Measured once for all.
-    free: Option<u64>,
+    room: Option<Result<(), Low>>,
 }
 
 impl<'c> Batch<'c> {
@@ -63,7 +54,7 @@ impl<'c> Batch<'c> {
             connection,
             surroundings,
             unfinished,
-            free: None,
+            room: None,
         }
     }
 
@@ -77,24 +68,22 @@ impl<'c> Batch<'c> {
         &self.surroundings.notary
     }
 
+    /// The time by which it is reckoned how long something is kept.
+    pub(super) fn clock(&self) -> &'c KeptClock {
+        &self.surroundings.clock
+    }
+
     /// Refuses if the disk is nearly full.
     pub(super) fn require_space(&mut self) -> Result<(), StoreError> {
-        let free = match self.free {
-            Some(free) => free,
+        let room = match self.room {
+            Some(room) => room,
             None => {
-                let space = rustix::fs::statvfs(&self.surroundings.directory).map_err(|errno| {
-                    let measuring = self.access("measure the free space");
-                    measuring.failed(io::Error::from(errno))
-                })?;
-                *self
-                    .free
-                    .insert(space.f_bavail.saturating_mul(space.f_frsize))
+                let measured = self.surroundings.space.require();
+                let measuring = |error| self.access("measure the free space").failed(error);
+                let room = measured.map_err(measuring)?;
+                *self.room.insert(room)
             }
         };
-        let floor = self.surroundings.space_floor.load(Ordering::Relaxed);
-        if free < floor {
-            return Err(StoreError::LowSpace { free, floor });
-        }
-        Ok(())
+        room.map_err(|Low { free, floor }| StoreError::LowSpace { free, floor })
     }
 }

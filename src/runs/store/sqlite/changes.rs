@@ -97,7 +97,7 @@ impl Insert {
 }
 
 /// The number of the day (UTC) of a time in seconds since 1970.
-fn day(seconds: i64) -> i64 {
+pub(super) fn day(seconds: i64) -> i64 {
     seconds.div_euclid(DAY_SECONDS)
 }
 
@@ -124,18 +124,19 @@ impl Operation for Insert {
             return Ok(Inserted::OverQuota(quota));
         }
         batch.require_space()?;
+        let bytes = length(&self.outline).saturating_add(length(&self.request));
         let run = params![
             self.tenant,
             self.id,
             self.client,
             self.outline,
             self.accepted_at,
-            self.reserved_cpu
+            self.reserved_cpu,
+            bytes
         ];
         access.execute(statements::INSERT_RUN, run)?;
         let sequence = access.last_inserted();
         access.execute(statements::INSERT_REQUEST, params![sequence, self.request])?;
-        let bytes = length(&self.outline).saturating_add(length(&self.request));
         access.execute(
             statements::ADD_STORED,
             params![self.tenant, self.day(), bytes],
@@ -206,12 +207,16 @@ impl Operation for Apply {
             Err(refused) => return Ok(Some(Err(refused))),
         };
         let columns = StateColumns::of(&state)?;
+        let kept_since = state.outcome().map(|_| batch.clock().now());
+        let kept_bytes = self.episode.as_ref().map_or(0, |last| last.usage.bytes);
         let change = params![
             columns.status,
             columns.cancel_requested,
             columns.started_at,
             columns.ended_at,
             columns.outcome,
+            kept_since,
+            kept_bytes,
             before.sequence,
             before.state.status(),
         ];
@@ -342,7 +347,10 @@ impl Operation for AddEpisode {
     type Answer = ();
 
     fn execute(self, batch: &mut Batch<'_>) -> Result<(), StoreError> {
-        require_running(batch.access(Self::NAME), self.run)?;
+        let access = batch.access(Self::NAME);
+        require_running(access, self.run)?;
+        let kept = params![self.usage.bytes, self.run.to_string()];
+        access.execute(statements::ADD_KEPT, kept)?;
         self.insert(batch)
     }
 }

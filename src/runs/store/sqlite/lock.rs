@@ -1,6 +1,7 @@
-//! The lock that keeps a second daemon away.
+//! The lock that keeps a second daemon away, and remembers that there was a store beside it.
 
 use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
@@ -10,7 +11,7 @@ use crate::runs::store::StoreError;
 /// ends, however it ends, so that there is no stale lock to clear.
 #[derive(Debug)]
 pub struct FileLock {
-    _file: File,
+    file: File,
 }
 
 impl FileLock {
@@ -30,12 +31,26 @@ impl FileLock {
             .open(path)
             .map_err(|error| super::open::cannot_open(path, error))?;
         match file.try_lock() {
-            Ok(()) => Ok(Self { _file: file }),
+            Ok(()) => Ok(Self { file }),
             Err(TryLockError::WouldBlock) => Err(StoreError::InUse {
                 path: path.display().to_string(),
             }),
             Err(TryLockError::Error(error)) => Err(super::open::cannot_open(path, error)),
         }
+    }
+
+    /// Whether the store beside it was opened before: then it cannot be empty.
+    pub(super) fn is_marked(&self) -> io::Result<bool> {
+        Ok(self.file.metadata()?.len() > 0)
+    }
+
+    /// Remembers, durably, that the store beside it was opened.
+    pub(super) fn mark(&self) -> io::Result<()> {
+        if self.is_marked()? {
+            return Ok(());
+        }
+        (&self.file).write_all(b"There is a store beside this file.\n")?;
+        self.file.sync_all()
     }
 }
 

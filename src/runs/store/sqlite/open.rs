@@ -3,16 +3,19 @@
 //! Until the check has passed nothing is written to a file that was there before.
 
 use std::cmp::Ordering;
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::thread;
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use super::lock::{FileLock, no_follow};
 use super::statements;
+use crate::durable::{make_directory, sync_directory};
 use crate::runs::store::{Fault, StoreError};
 
 /// Marks the file as this program's, in SQLite's `application_id`: "fume".
@@ -20,20 +23,18 @@ const APPLICATION_ID: i64 = 0x6675_6d65;
 
 /// What leads from each schema version to the next; the version is the number of steps taken.
 /// Steps that were released never change.
-const MIGRATIONS: [&str; 4] = [
+pub(super) const MIGRATIONS: [&str; 6] = [
     include_str!("schema.sql"),
     include_str!("requests_by_sequence.sql"),
     include_str!("tenants.sql"),
     include_str!("receipts.sql"),
+    include_str!("adoption.sql"),
+    include_str!("retention.sql"),
 ];
 
 /// How long a statement waits for a lock. There is one writer and one daemon, so only an
 /// operator's own tool can hold one.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Pages of the log after which they are copied into the database: many commits change the same
-/// pages, and each is copied once.
-const CHECKPOINT_PAGES: i64 = 4000;
 
 /// Bytes of the log's file that are kept when it starts anew.
 const LOG_SIZE: i64 = 64 << 20;
@@ -44,6 +45,9 @@ const WRITER_CACHE: i64 = -65536;
 
 /// Statements that a connection keeps prepared: more than there are.
 const STATEMENTS: usize = 64;
+
+/// Pause between two attempts to end a check that takes too long.
+const INTERRUPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// An open database.
 #[derive(Debug)]
@@ -59,13 +63,15 @@ pub(super) struct Opened {
     pub(super) reader: Connection,
 }
 
-/// Opens the database. Blocks, for as long as it takes to read all of it.
-pub(super) fn open(path: &Path) -> Result<Opened, StoreError> {
+/// Opens the database. Blocks for as long as it takes to read all of it, but spends no more than
+/// `check_limit` on that.
+pub(super) fn open(path: &Path, check_limit: Duration) -> Result<Opened, StoreError> {
     let (directory, path) = prepare_directory(path)?;
     let lock = FileLock::take(&lock_path(&path))?;
+    require_unless_new(&lock, &path)?;
     let is_new = prepare_file(&directory, &path)?;
     if !is_new {
-        check(&path)?;
+        check(&path, check_limit)?;
     }
 
     let failed = |source| refused(&path, source);
@@ -74,6 +80,10 @@ pub(super) fn open(path: &Path) -> Result<Opened, StoreError> {
     let unfinished = number(&writer, statements::COUNT_UNFINISHED).map_err(failed)?;
     sync_directory(&directory).map_err(|error| cannot_open(&directory, error))?;
     let reader = reader(&path).map_err(failed)?;
+    if let Err(error) = lock.mark() {
+        // As on a full disk. The next start tries again.
+        tracing::warn!(%error, "It could not be written down that there is a store");
+    }
     Ok(Opened {
         directory,
         path,
@@ -104,12 +114,11 @@ pub(super) fn beside(path: &Path) -> Result<Connection, StoreError> {
 /// A connection that writes.
 fn writer(path: &Path) -> Result<Connection, rusqlite::Error> {
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    let settings: [(&str, &dyn rusqlite::ToSql); 6] = [
+    let settings: [(&str, &dyn rusqlite::ToSql); 5] = [
         ("journal_mode", &"WAL"),
         ("synchronous", &"FULL"),
         ("foreign_keys", &true),
         ("journal_size_limit", &LOG_SIZE),
-        ("wal_autocheckpoint", &CHECKPOINT_PAGES),
         ("cache_size", &WRITER_CACHE),
     ];
     for (name, value) in settings {
@@ -143,19 +152,22 @@ fn prepare_directory(path: &Path) -> Result<(PathBuf, PathBuf), StoreError> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         Some(_) | None => Path::new("."),
     };
-    if !parent.exists() {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(parent)
-            .map_err(failed)?;
-        if let Some(above) = parent.parent().filter(|p| !p.as_os_str().is_empty()) {
-            sync_directory(above).map_err(failed)?;
-        }
-    }
+    make_directory(parent, 0o700).map_err(failed)?;
     let directory = parent.canonicalize().map_err(failed)?;
     let file = directory.join(name);
     Ok((directory, file))
+}
+
+/// Refuses to begin anew where there was a store: a file that is gone or empty has lost everything, and
+/// nobody would be told.
+fn require_unless_new(lock: &FileLock, path: &Path) -> Result<(), StoreError> {
+    let was_there = lock.is_marked().map_err(|error| cannot_open(path, error))?;
+    let is_empty = path.metadata().map_or(true, |metadata| metadata.len() == 0);
+    if was_there && is_empty {
+        let why = "it is gone or empty, and was not".to_owned();
+        return Err(StoreError::Corrupt(why));
+    }
+    Ok(())
 }
 
 /// Makes the file if it is missing, for the owner only; SQLite gives its companions the same
@@ -183,11 +195,6 @@ fn prepare_file(directory: &Path, path: &Path) -> Result<bool, StoreError> {
     Ok(metadata.len() == 0)
 }
 
-/// A new name in a directory is durable only after this.
-fn sync_directory(directory: &Path) -> io::Result<()> {
-    File::open(directory)?.sync_all()
-}
-
 fn lock_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
@@ -195,16 +202,19 @@ fn lock_path(path: &Path) -> PathBuf {
 }
 
 /// Looks at a file that was there before, through a connection that cannot write.
-fn check(path: &Path) -> Result<(), StoreError> {
+fn check(path: &Path, limit: Duration) -> Result<(), StoreError> {
     let failed = |source| refused(path, source);
     let connection = reader(path).map_err(failed)?;
-    let verdict = examine(&connection);
+    let verdict = examine(&connection, limit);
     let closed = connection.close();
     verdict.map_err(failed)??;
     closed.map_err(|(_, source)| failed(source))
 }
 
-fn examine(connection: &Connection) -> Result<Result<(), StoreError>, rusqlite::Error> {
+fn examine(
+    connection: &Connection,
+    limit: Duration,
+) -> Result<Result<(), StoreError>, rusqlite::Error> {
     let application = number(connection, "PRAGMA application_id")?;
     if application != APPLICATION_ID {
         let tables = number(connection, "SELECT count(*) FROM sqlite_schema")?;
@@ -218,11 +228,50 @@ fn examine(connection: &Connection) -> Result<Result<(), StoreError>, rusqlite::
     if found > known {
         return Ok(Err(StoreError::TooNew { found, known }));
     }
-    let quick_check = "PRAGMA quick_check(1)";
-    let word: String = connection.query_row(quick_check, [], |row| row.get(0))?;
+    let word = match within(limit, connection, integrity_check) {
+        Ok(word) => word,
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) => {
+            tracing::warn!(
+                limit_seconds = limit.as_secs(),
+                "The store is too large to be read whole at the start: the check for damage was left \
+                 off; raise store.check_seconds to have all of it checked"
+            );
+            return Ok(Ok(()));
+        }
+        Err(error) => return Err(error),
+    };
     Ok(match word.as_str() {
         "ok" => Ok(()),
         _ => Err(StoreError::Corrupt(word)),
+    })
+}
+
+/// The whole check, and not the quick one, which does not compare the indexes with their tables: a run
+/// that is missing in one would be waiting and never be found.
+fn integrity_check(connection: &Connection) -> Result<String, rusqlite::Error> {
+    connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))
+}
+
+/// Does `work`, which is interrupted once it has taken longer than `limit`.
+pub(super) fn within<T>(
+    limit: Duration,
+    connection: &Connection,
+    work: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,
+) -> Result<T, rusqlite::Error> {
+    let interrupt = connection.get_interrupt_handle();
+    let (done, end) = sync_channel::<()>(0);
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut patience = limit;
+            // More than once: it counts for nothing before the statement has begun.
+            while end.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+                interrupt.interrupt();
+                patience = INTERRUPT_PAUSE;
+            }
+        });
+        let worked = work(connection);
+        drop(done);
+        worked
     })
 }
 

@@ -111,7 +111,8 @@ pub(super) fn record(row: &Row<'_>) -> Result<RunRecord, StoreError> {
     })
 }
 
-fn tenant(row: &Row<'_>) -> Result<TenantId, StoreError> {
+/// Reads the column `tenant`.
+pub(super) fn tenant(row: &Row<'_>) -> Result<TenantId, StoreError> {
     let name: String = column(row, "tenant")?;
     TenantId::parse(&name).ok_or_else(|| senseless("not the name of a tenant"))
 }
@@ -151,7 +152,7 @@ pub(super) fn open_execution(row: &Row<'_>) -> Result<OpenExecution, StoreError>
     let id: String = column(row, "id")?;
     let run: String = column(row, "run_id")?;
     Ok(OpenExecution {
-        id: ExecutionId::parse(&id).ok_or_else(|| senseless("not the id of an execution"))?,
+        id: execution_id(&id)?,
         run_id: run_id(&run)?,
     })
 }
@@ -198,6 +199,10 @@ where
 
 pub(super) fn run_id(text: &str) -> Result<RunId, StoreError> {
     RunId::parse(text).ok_or_else(|| senseless("not the id of a run"))
+}
+
+pub(super) fn execution_id(text: &str) -> Result<ExecutionId, StoreError> {
+    ExecutionId::parse(text).ok_or_else(|| senseless("not the id of an execution"))
 }
 
 fn timestamp(microseconds: i64) -> Result<Timestamp, StoreError> {

@@ -8,14 +8,15 @@ pub(super) const KEY: &str =
 /// Its number is not asked for by RETURNING, which makes SQLite plan for a look through all referring
 /// tables.
 pub(super) const INSERT_RUN: &str = "INSERT INTO runs \
-     (tenant, id, client, outline, status, accepted_at, reserved_cpu) \
-     VALUES (?, ?, ?, ?, 'QUEUED', ?, ?)";
+     (tenant, id, client, outline, status, accepted_at, reserved_cpu, kept_bytes) \
+     VALUES (?, ?, ?, ?, 'QUEUED', ?, ?, ?)";
 
 pub(super) const INSERT_REQUEST: &str = "INSERT INTO requests (sequence, request) VALUES (?, ?)";
 
 pub(super) const INSERT_KEY: &str = "INSERT INTO idempotency_keys (tenant, client, key, fingerprint, run_id) VALUES (?, ?, ?, ?, ?)";
 
-pub(super) const UPDATE_STATE: &str = "UPDATE runs SET status = ?, cancel_requested = ?, started_at = ?, ended_at = ?, outcome = ? \
+pub(super) const UPDATE_STATE: &str = "UPDATE runs SET status = ?, cancel_requested = ?, started_at = ?, ended_at = ?, outcome = ?, \
+     kept_since = ?, kept_bytes = kept_bytes + ? \
      WHERE sequence = ? AND status = ? AND status IN ('QUEUED', 'RUNNING')";
 
 pub(super) const STATUS: &str = "SELECT status FROM runs WHERE id = ?";
@@ -106,6 +107,53 @@ pub(super) const CPU_OF_DAY: &str =
 pub(super) const STORED: &str =
     "SELECT coalesce(sum(stored_bytes), 0) AS number FROM usage WHERE tenant = ?";
 
+/// Adds what is kept of an episode, of a run that goes on.
+pub(super) const ADD_KEPT: &str = "UPDATE runs SET kept_bytes = kept_bytes + ? WHERE id = ?";
+
+/// The tenant after this one that has runs that are over.
+pub(super) const NEXT_TENANT: &str = "SELECT tenant FROM runs INDEXED BY runs_kept \
+     WHERE kept_since IS NOT NULL AND tenant > ? ORDER BY tenant LIMIT 1";
+
+/// All that a tenant has kept. Reads its part of one index, whose entries have all that is asked for.
+pub(super) const KEPT_TOTALS: &str = "SELECT count(*) AS runs, coalesce(sum(kept_bytes), 0) AS bytes FROM runs INDEXED BY runs_kept \
+     WHERE tenant = ? AND kept_since IS NOT NULL";
+
+pub(super) const KEPT_OLDEST: &str = "SELECT sequence, id, kept_since, kept_bytes \
+     FROM runs INDEXED BY runs_kept WHERE tenant = ? AND kept_since IS NOT NULL \
+     ORDER BY kept_since, sequence LIMIT ?";
+
+/// A run that is over, and of which no execution can have a sandbox.
+pub(super) const REMOVABLE: &str = "SELECT id, tenant, kept_bytes FROM runs \
+     WHERE sequence = ? AND kept_since IS NOT NULL AND status NOT IN ('QUEUED', 'RUNNING') \
+     AND NOT EXISTS (SELECT 1 FROM executions INDEXED BY executions_by_run \
+     WHERE run_id = runs.id AND state = 'OPEN')";
+
+/// Which artifacts have to go with a run.
+pub(super) const NOTE_REMOVALS: &str = "INSERT OR IGNORE INTO removals (execution_id) \
+     SELECT id FROM executions INDEXED BY executions_by_run WHERE run_id = ?";
+
+/// What refers to a run by its id.
+pub(super) const REMOVE_OF_RUN: [&str; 3] = [
+    "DELETE FROM episodes WHERE run_id = ?",
+    "DELETE FROM executions WHERE run_id = ?",
+    "DELETE FROM idempotency_keys WHERE run_id = ?",
+];
+
+/// A run and its request.
+pub(super) const REMOVE_BY_SEQUENCE: [&str; 2] = [
+    "DELETE FROM requests WHERE sequence = ?",
+    "DELETE FROM runs WHERE sequence = ?",
+];
+
+pub(super) const REMOVALS: &str =
+    "SELECT execution_id FROM removals WHERE execution_id > ? ORDER BY execution_id LIMIT ?";
+
+pub(super) const REMOVED: &str = "DELETE FROM removals WHERE execution_id = ?";
+
+pub(super) const KEPT_CLOCK: &str = "SELECT kept, wall FROM kept_clock WHERE id = 1";
+
+pub(super) const NOTE_CLOCK: &str = "UPDATE kept_clock SET kept = ?, wall = ? WHERE id = 1";
+
 /// A run, if it is this tenant's.
 pub(super) fn run_of_tenant() -> String {
     format!("SELECT {COLUMNS} FROM runs WHERE id = ? AND tenant = ?")
@@ -172,13 +220,25 @@ mod tests {
             ADD_USAGE,
             CPU_OF_DAY,
             STORED,
+            ADD_KEPT,
+            NEXT_TENANT,
+            KEPT_TOTALS,
+            KEPT_OLDEST,
+            REMOVABLE,
+            NOTE_REMOVALS,
+            REMOVALS,
+            REMOVED,
+            KEPT_CLOCK,
+            NOTE_CLOCK,
         ];
         let pages = [(false, false), (false, true), (true, false), (true, true)];
         let made = [run(), run_of_tenant(), complete_run(), runs_with_status()]
             .into_iter()
             .chain(pages.map(|(with_status, with_end)| page(with_status, with_end)));
+        let removing = REMOVE_OF_RUN.iter().chain(&REMOVE_BY_SEQUENCE);
         fixed
             .iter()
+            .chain(removing)
             .map(|text| (*text).to_owned())
             .chain(made)
             .collect()
@@ -202,6 +262,7 @@ mod tests {
                     // The last receipt is the first row from the end.
                     || (step == "SCAN receipts" && [CHAIN_HEAD, LAST_RECEIPT].contains(&statement.as_str()))
                     || step == "SCAN executions USING INDEX executions_open"
+                    || (statement == REMOVABLE && step == "CORRELATED SCALAR SUBQUERY 1")
                     || (statement == JUDGEMENTS
                         && ["LIST SUBQUERY 1", "SCAN json_each VIRTUAL TABLE INDEX 1:"]
                             .contains(&step.as_str()));

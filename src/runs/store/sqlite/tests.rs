@@ -6,6 +6,10 @@ mod faults;
 
 mod migrations;
 
+mod disk;
+
+mod full;
+
 mod tenants;
 
 mod receipts;
@@ -127,36 +131,6 @@ async fn a_second_daemon_is_refused_until_the_first_has_closed() {
 }
 
 #[tokio::test]
-async fn a_damaged_or_foreign_file_is_refused_and_left_as_it_was() {
-    let place = Place::new();
-    let store = place.open().await;
-    for _ in 0..20 {
-        place.insert(&store, "a").await;
-    }
-    store.close().await;
-    let sound = std::fs::read(place.file()).unwrap();
-    let page = 4096;
-    let mut damages = vec![b"this is no database, but it is long enough".repeat(100)];
-    for at in [10, page, 2 * page, sound.len() - page] {
-        let mut damaged = sound.clone();
-        damaged[at..at + 64].fill(0xa5);
-        damages.push(damaged);
-    }
-    damages.push(sound[..sound.len() - page].to_vec());
-    for (index, damaged) in damages.into_iter().enumerate() {
-        std::fs::write(place.file(), &damaged).unwrap();
-        let opened = SqliteStore::open(&place.file(), notary()).await;
-        assert!(
-            matches!(opened, Err(StoreError::Corrupt(_))),
-            "{index}: {opened:?}"
-        );
-        assert_eq!(std::fs::read(place.file()).unwrap(), damaged, "{index}");
-    }
-    std::fs::write(place.file(), &sound).unwrap();
-    assert_eq!(place.open().await.queued().await.unwrap().len(), 20);
-}
-
-#[tokio::test]
 async fn files_of_other_programs_and_newer_versions_are_refused() {
     let place = Place::new();
     place.open().await.close().await;
@@ -168,7 +142,7 @@ async fn files_of_other_programs_and_newer_versions_are_refused() {
         newer,
         Err(StoreError::TooNew {
             found: 99,
-            known: 4
+            known: 6
         })
     ));
 
@@ -222,7 +196,7 @@ async fn nothing_new_is_accepted_on_a_disk_that_is_nearly_full() {
     let place = Place::new();
     let store = place.open().await;
     let running = place.insert(&store, "a").await;
-    store.writer.surroundings.set_space_floor(u64::MAX);
+    store.writer.surroundings.space.set_floor(u64::MAX);
     let refused = store.insert(&new_run("a"), 9).await;
     assert!(matches!(refused, Err(StoreError::LowSpace { .. })));
     start(&store, running).await;
@@ -235,9 +209,12 @@ async fn nothing_new_is_accepted_on_a_disk_that_is_nearly_full() {
 async fn after_a_failed_flush_nothing_more_is_written() {
     let place = Place::new();
     let store = place.open().await;
+    assert!(!store.broken().is_cancelled());
     store.writer.surroundings.flushes.give_up();
     let refused = store.insert(&new_run("a"), 9).await;
     assert!(matches!(refused, Err(StoreError::Unflushed)));
+    // The daemon ends.
+    assert!(store.broken().is_cancelled());
 }
 
 #[tokio::test]
@@ -341,6 +318,25 @@ async fn of_many_ends_at_once_one_is_written() {
     let winner = written.next().unwrap();
     assert_eq!(written.next(), None);
     assert_eq!(store.get(id).await.unwrap(), Some(winner));
+}
+
+/// Whatever calls itself a change of state: the statement itself changes nothing that has ended.
+#[tokio::test]
+async fn a_terminal_state_is_not_written_over_by_the_statement_itself() {
+    let place = Place::new();
+    let store = place.open().await;
+    let id = place.insert(&store, "a").await;
+    start(&store, id).await;
+    let end = store.apply(id, finish(Ending::Success), &Alongside::Nothing);
+    let ended = end.await.unwrap().unwrap().unwrap();
+    store.close().await;
+    let other = second_connection(&place, OpenFlags::SQLITE_OPEN_READ_WRITE);
+    for before in ["SUCCESS", "RUNNING"] {
+        let change = params!["FAIL", false, 1, 2, "{}", 3, 4, ended.sequence, before];
+        assert_eq!(other.execute(statements::UPDATE_STATE, change).unwrap(), 0);
+    }
+    other.close().unwrap();
+    assert_eq!(place.open().await.get(id).await.unwrap(), Some(ended));
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
@@ -23,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use super::batch::{Batch, Surroundings};
 use super::failure::Flushes;
 use super::lock::FileLock;
+use super::log::Log;
 use crate::runs::store::{Fault, StoreError};
 
 /// Operations in one transaction. As many may wait for the next one.
@@ -64,15 +66,17 @@ impl Writer {
     ///
     /// The system has no thread left.
     pub(super) fn start(
-        connection: Connection,
+        mut connection: Connection,
         unfinished: i64,
         surroundings: Arc<Surroundings>,
         lock: FileLock,
     ) -> Result<Self, Fault> {
+        let log = Log::of(&mut connection)?;
         let (sender, jobs) = mpsc::channel(BATCH);
         let (closing, gone) = (CancellationToken::new(), CancellationToken::new());
         let writing = Writing {
             connection,
+            log,
             unfinished,
             surroundings: Arc::clone(&surroundings),
         };
@@ -110,12 +114,12 @@ impl Writer {
         match timeout(PLACE_LIMIT, self.jobs.send(job)).await {
             Ok(Ok(())) => {}
             Ok(Err(_closed)) if self.closing.is_cancelled() => return Err(failed(Fault::Closed)),
-            Ok(Err(_closed)) => return Err(failed(Fault::Died)),
+            Ok(Err(_closed)) => return Err(self.died(O::NAME)),
             Err(_elapsed) => return Err(failed(Fault::Slow(PLACE_LIMIT.as_secs()))),
         }
         match timeout(ANSWER_LIMIT, self.answered(answer)).await {
             Ok(Some(answer)) => answer,
-            Ok(None) => Err(failed(Fault::Died)),
+            Ok(None) => Err(self.died(O::NAME)),
             Err(_elapsed) => {
                 // It may still get to the disk. So that nothing is built on its failure meanwhile,
                 // this is the end of writing, as after a failed flush.
@@ -123,6 +127,15 @@ impl Writer {
                 Err(failed(Fault::Slow(ANSWER_LIMIT.as_secs())))
             }
         }
+    }
+
+    /// Without its thread nothing will ever be written. It is also gone once the store is closed.
+    fn died(&self, operation: &'static str) -> StoreError {
+        let flushes = &self.surroundings.flushes;
+        if !self.closing.is_cancelled() {
+            flushes.give_up();
+        }
+        flushes.failed(operation, Fault::Died)
     }
 
     /// The answer, or `None` if there will be none because the thread is gone.
@@ -222,6 +235,7 @@ impl<O: Operation> Job for Pending<O> {
 /// What the writer works with.
 struct Writing {
     connection: Connection,
+    log: Log,
     /// Runs waiting or going on, as the last commit left them.
     unfinished: i64,
     surroundings: Arc<Surroundings>,
@@ -257,9 +271,16 @@ fn work(mut writing: Writing, mut inbox: Inbox, lock: FileLock) {
     while inbox.take(&mut batch) > 0 {
         writing.write(&mut batch);
     }
-    // Leaves one file with everything in it. If it fails, the log is read at the next start.
+    let is_sound = writing.surroundings.flushes.require().is_ok();
     let connection = writing.connection;
-    let emptied = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+    let emptied = if is_sound {
+        // Leaves one file with everything in it. If it fails, the log is read at the next start.
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+    } else {
+        // Nothing is flushed once more, and the log stays: SQLite would do that at the end by itself.
+        let leave = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+        connection.set_db_config(leave, true).map(drop)
+    };
     let closed = connection.close().map_err(|(_, error)| error);
     if let Err(error) = emptied.and(closed) {
         tracing::warn!(
@@ -277,6 +298,7 @@ impl Writing {
         if jobs.is_empty() {
             return;
         }
+        self.surroundings.space.before_writing();
         let failure = self.transact(jobs).err();
         if let Some(Failure::Database(source)) = &failure {
             tracing::error!(
@@ -285,12 +307,38 @@ impl Writing {
                 "A transaction failed"
             );
             roll_back(&self.connection);
+            self.surroundings.flushes.note(source);
         }
+        // Before the answers: whoever records an end tries again at once.
+        self.give_room();
         for job in jobs.drain(..) {
             match &failure {
                 None => job.answer(),
                 Some(failure) => job.fail(failure, &self.surroundings.flushes),
             }
+        }
+        if failure.is_none() {
+            self.copy_log();
+            self.give_room();
+        }
+    }
+
+    /// Gives the reserve up if anything has met a full disk.
+    fn give_room(&self) {
+        if self.surroundings.flushes.take_full() {
+            self.surroundings.space.give_up();
+        }
+    }
+
+    fn copy_log(&self) {
+        if let Err(source) = self.log.copy_if_long(&self.connection) {
+            // Nothing that was answered is lost: the log has it.
+            let source = Fault::Database(source);
+            let error = self.surroundings.flushes.failed("copy its log", source);
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "The log of the store could not be copied into the database"
+            );
         }
     }
 

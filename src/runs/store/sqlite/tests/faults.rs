@@ -21,6 +21,7 @@ async fn a_fault_in_the_writer_leaves_nobody_waiting() {
         panic!("another error");
     };
     assert!(source.to_string().contains("restart"), "{source}");
+    assert!(store.broken().is_cancelled());
     // Reading goes on, closing ends, and the next store finds everything in order.
     assert_eq!(ids(&store).await, [kept]);
     store.close().await;

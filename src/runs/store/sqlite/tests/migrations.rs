@@ -70,7 +70,7 @@ async fn a_file_of_version_1_keeps_its_rows() {
     let store = place.open().await;
     let next = store.insert(&new_run("a"), 99).await.unwrap();
     assert_eq!(next, Inserted::New { sequence: 21 });
-    assert_eq!(pragma(&store, "user_version").await, "4");
+    assert_eq!(pragma(&store, "user_version").await, "6");
 }
 
 /// A file as version 2 of the schema has it, with one run of a client and its key.
@@ -129,5 +129,83 @@ async fn the_runs_and_keys_of_version_2_belong_to_the_default_tenant() {
     });
     let again = store.insert(&run, 9).await.unwrap();
     assert_eq!(again, Inserted::Repeated(id));
-    assert_eq!(pragma(&store, "user_version").await, "4");
+    assert_eq!(pragma(&store, "user_version").await, "6");
+}
+
+/// A file as version 3 or a later one has it, with everything of `from` that it has a place for.
+pub(super) fn of_version(version: usize, from: &Place) -> Place {
+    let place = Place::new();
+    std::fs::create_dir(place.file().parent().unwrap()).unwrap();
+    let connection = Connection::open(place.file()).unwrap();
+    for step in &open::MIGRATIONS[..version] {
+        connection.execute_batch(step).unwrap();
+    }
+    let attach = format!("ATTACH '{}' AS present", from.file().display());
+    connection.execute_batch(&attach).unwrap();
+    let names = |query: &str| -> Vec<String> {
+        let mut statement = connection.prepare(query).unwrap();
+        let names = statement.query_map([], |row| row.get(0)).unwrap();
+        names.map(Result::unwrap).collect()
+    };
+    let tables =
+        "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";
+    for table in names(tables) {
+        let columns = names(&format!(
+            "SELECT name FROM pragma_table_info('{table}', 'main')"
+        ));
+        let columns = columns.join(", ");
+        let copy =
+            format!("INSERT INTO main.{table} ({columns}) SELECT {columns} FROM present.{table}");
+        connection.execute_batch(&copy).unwrap();
+    }
+    let marks =
+        format!("PRAGMA main.application_id = 0x66756d65; PRAGMA main.user_version = {version}");
+    connection.execute_batch(&marks).unwrap();
+    connection.close().unwrap();
+    place
+}
+
+#[tokio::test]
+async fn files_of_versions_3_to_5_keep_their_rows_and_their_runs_begin_to_age() {
+    use crate::runs::store::retained::Retained as _;
+
+    let present = Place::new();
+    let store = present.open().await;
+    let waiting = present.insert(&store, "a").await;
+    let ended = present.insert(&store, "a").await;
+    start(&store, ended).await;
+    let last = episode(ended, 1, &ExecutionId::random());
+    let last = Alongside::Episode(Box::new(recorded(&last, "print()")));
+    let end = store.apply(ended, finish(Ending::Success), &last).await;
+    end.unwrap().unwrap().unwrap();
+    let expected = [waiting, ended];
+    let mut records = Vec::new();
+    for id in expected {
+        records.push(store.get_complete(id).await.unwrap());
+    }
+    let kept = store.kept_totals(tenant()).await.unwrap();
+    store.close().await;
+
+    for version in 3..=5 {
+        let place = of_version(version, &present);
+        let store = place.open().await;
+        for (id, record) in expected.iter().zip(&records) {
+            assert_eq!(store.get_complete(*id).await.unwrap(), *record, "{version}");
+        }
+        assert_eq!(pragma(&store, "user_version").await, "6");
+        let receipt = store.receipt(ended, None).await.unwrap();
+        assert_eq!(receipt.is_some(), version >= 4);
+        // What is over begins to age now, and takes what it takes.
+        assert_eq!(
+            store.kept_totals(tenant()).await.unwrap(),
+            kept,
+            "{version}"
+        );
+        let oldest = store.kept_oldest(tenant(), 9).await.unwrap();
+        assert!(oldest[0].age < Duration::from_secs(600), "{version}");
+        // It can go.
+        let sequence = oldest[0].sequence;
+        assert_eq!(store.remove(vec![sequence]).await.unwrap(), [ended]);
+        assert_eq!(store.get(ended).await.unwrap(), None);
+    }
 }

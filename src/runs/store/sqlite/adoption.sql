@@ -1,0 +1,1 @@
+-- Placeholder: this step belongs to the adoption of running sandboxes.
