@@ -53,7 +53,8 @@ async fn submit_all(daemon: &Daemon, number: usize) -> Vec<String> {
 /// The volumes that tests do not make by themselves.
 async fn usual_volumes() -> BTreeSet<String> {
     let all = volumes().await.into_iter();
-    all.filter(|name| !name.starts_with("fumehood-gone"))
+    let of_tests = ["fumehood-gone", "fumehood-supervisor-test-"];
+    all.filter(|name| !of_tests.iter().any(|start| name.starts_with(start)))
         .collect()
 }
 

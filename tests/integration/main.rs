@@ -33,6 +33,7 @@ mod load;
 
 mod pool;
 mod restarts;
+mod retention;
 mod receipts;
 mod interface;
 mod tenants;

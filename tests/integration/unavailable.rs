@@ -1,6 +1,7 @@
 //! Things that are missing or in the way: each error names the thing and the remedy, and nothing
 //! half-done stays.
 
+mod full;
 mod read_only;
 mod starting;
 

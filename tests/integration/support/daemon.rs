@@ -140,6 +140,11 @@ impl Daemon {
         self.asked_to_stop = AtomicBool::new(false);
     }
 
+    /// Other settings for the next start.
+    pub(crate) fn set_toml(&mut self, toml: &str) {
+        toml.clone_into(&mut self.settings.toml);
+    }
+
     /// Its directory.
     pub(crate) fn path(&self) -> &Path {
         self.directory.as_ref().unwrap().path()
@@ -270,18 +275,17 @@ impl Daemon {
     /// Asks the daemon to stop and waits until it is gone.
     pub(crate) fn stop(&mut self) {
         self.ask_to_stop();
-        if let Some(child) = &mut self.child {
-            let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).unwrap();
-            let bound = Timespec {
-                tv_sec: 60,
-                tv_nsec: 0,
-            };
-            let mut polled = [PollFd::new(&process, PollFlags::IN)];
-            let gone = poll(&mut polled, Some(&bound)).unwrap();
-            assert_eq!(gone, 1, "the daemon does not stop");
+        if let Some(mut child) = self.child.take() {
+            wait_for(&child);
             child.wait().unwrap();
-            self.child = None;
         }
+    }
+
+    /// Waits until the daemon has ended by itself; gives its exit code.
+    pub(crate) fn ended_by_itself(&mut self) -> Option<i32> {
+        let mut child = self.child.take().unwrap();
+        wait_for(&child);
+        child.wait().unwrap().code()
     }
 
     /// Kills the daemon without a warning.
@@ -337,6 +341,18 @@ pub(crate) fn client(number: usize) -> reqwest::Client {
         .no_proxy()
         .build()
         .unwrap()
+}
+
+/// Waits, within a bound, until a daemon is gone.
+fn wait_for(child: &Child) {
+    let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).unwrap();
+    let bound = Timespec {
+        tv_sec: 60,
+        tv_nsec: 0,
+    };
+    let mut polled = [PollFd::new(&process, PollFlags::IN)];
+    let gone = poll(&mut polled, Some(&bound)).unwrap();
+    assert_eq!(gone, 1, "the daemon does not stop");
 }
 
 async fn answer(request: reqwest::RequestBuilder) -> (u16, Value) {

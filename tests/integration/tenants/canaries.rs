@@ -54,7 +54,8 @@ struct Planted {
 async fn plant(redact: bool) -> Planted {
     let toml = format!(
         "[auth]\ntokens_file = 'tokens'\n[tenants.alice]\nweight = 1\n[tenants.bob]\nweight = 1\n\
-         [execution]\nredact_host_paths = {redact}\n[llm]\nbase_url = 'http://{{url}}.invalid/'"
+         [execution]\nredact_host_paths = {redact}\n[llm]\nbase_url = 'http://{{url}}.invalid/'\n\
+         [store]\nreserve_mb = 1"
     );
     let [url, key, dsn, dotenv, netrc, beside, path, control] = [
         "url", "key", "dsn", "dotenv", "netrc", "beside", "path", "control",

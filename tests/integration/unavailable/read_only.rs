@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::json;
 
 use super::is_infrastructure;
-use crate::command_line::{Bench, Called};
+use crate::command_line::{Bench, Called, command_in};
 use crate::support::daemon::PATIENCE;
 use crate::support::watch::{Flight, nothing_left};
 use crate::support::{Daemon, Settings};
@@ -21,13 +21,13 @@ const WRITES_AND_WAITS: &str = "import os, time\n\
     while not os.path.exists('/data/go'): time.sleep(0.05)\n";
 
 /// A file system of its own at a path of its own; dropping it unmounts it.
-struct Mounted {
+pub(super) struct Mounted {
     directory: tempfile::TempDir,
 }
 
 impl Mounted {
     /// Nothing where mounting is not allowed: then there is nothing to be tested either.
-    fn new() -> Option<Self> {
+    pub(super) fn new() -> Option<Self> {
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         if !rustix::process::geteuid().is_root() {
             eprintln!("SKIPPED: a read-only file system needs root to be mounted");
@@ -37,11 +37,11 @@ impl Mounted {
         Some(Self { directory })
     }
 
-    fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &Path {
         self.directory.path()
     }
 
-    fn read_only(&self, read_only: bool) {
+    pub(super) fn read_only(&self, read_only: bool) {
         let option = if read_only {
             "remount,ro"
         } else {
@@ -50,12 +50,12 @@ impl Mounted {
         mount(&["-o", option], self.path());
     }
 
-    fn root(&self) -> PathBuf {
+    pub(super) fn root(&self) -> PathBuf {
         self.path().join("outputs")
     }
 
     /// Names in the place of artifacts, half-done ones included.
-    fn models(&self) -> Vec<String> {
+    pub(super) fn models(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.root().join("models"));
         let entries = entries.into_iter().flatten().flatten();
         entries
@@ -63,7 +63,7 @@ impl Mounted {
             .collect()
     }
 
-    async fn daemon(&self) -> Daemon {
+    pub(super) async fn daemon(&self) -> Daemon {
         Daemon::start_with(Settings {
             toml: format!("[app]\noutput_root = '{}'", self.root().display()),
             ..Settings::default()
@@ -114,6 +114,40 @@ fn a_read_only_output_root_keeps_the_daemon_and_the_command_line_from_starting()
         assert!(!called.stderr.contains("listens on"), "{called:?}");
         assert_eq!(called.stdout, "");
     }
+}
+
+/// The store, too: nothing of it is changed, and it goes on when it may be written to again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_only_store_keeps_the_daemon_from_starting_and_stays_as_it_is() {
+    let Some(mounted) = Mounted::new() else {
+        return;
+    };
+    let file = mounted.path().join("fumehood.db");
+    let mut daemon = Daemon::start_with(Settings {
+        toml: format!(
+            "[store]\npath = '{}'\nmin_free_mb = 1\nreserve_mb = 0",
+            file.display()
+        ),
+        ..Settings::default()
+    })
+    .await;
+    let id = daemon.submit(json!({ "code": "print()" })).await;
+    daemon.ended(&id).await;
+    daemon.stop();
+    let before = std::fs::read(&file).unwrap();
+    mounted.read_only(true);
+    let output = command_in(daemon.path(), &["serve", "--listen", "127.0.0.1:0"]).output();
+    let called = Called::from(output.unwrap());
+    assert_eq!(called.code, 69, "{called:?}");
+    for word in ["store", "writable"] {
+        assert!(called.stderr.contains(word), "{word}: {called:?}");
+    }
+    assert!(!called.stderr.contains("listens on"), "{called:?}");
+    mounted.read_only(false);
+    assert_eq!(std::fs::read(&file).unwrap(), before);
+    daemon.launch();
+    assert_eq!(daemon.ended(&id).await["status"], "SUCCESS");
+    daemon.execute("print()").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,56 @@
+//! An output root that has no room for all that a program has written (security.md F14).
+
+use serde_json::json;
+
+use super::read_only::Mounted;
+
+/// Three files of 3 MiB, for a disk of 8.
+const THREE: &str =
+    "for name in 'abc':\n    open(f'out/{name}', 'wb').write(bytes(3 << 20))\nprint('written')";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_there_is_no_room_for_is_left_out_and_told_and_the_program_is_not_to_blame() {
+    let Some(mounted) = Mounted::new() else {
+        return;
+    };
+    let daemon = mounted.daemon().await;
+    for expected in [json!([]), json!(["a", "b", "c"])] {
+        let body = json!({ "code": THREE, "expected_output_files": expected });
+        let run = daemon.run(body).await;
+        let result = &run["result"];
+        if expected == json!([]) {
+            assert_eq!(result["status"], "SUCCESS", "{run:#}");
+        } else {
+            assert_eq!(result["cause"]["kind"], "infrastructure", "{run:#}");
+            assert_eq!(run["status"], "FAIL", "{run:#}");
+        }
+        // The row is written, with what the program printed.
+        assert_eq!(result["stdout"], "written\n", "{run:#}");
+        let warnings = result["warnings"].to_string();
+        for word in ["output directory", "free space"] {
+            assert!(warnings.contains(word), "{word}: {run:#}");
+        }
+        let skipped = result["artifacts_skipped"].as_array().unwrap();
+        assert_eq!(skipped.len(), 1, "{run:#}");
+        let reason = skipped[0]["reason"].as_str().unwrap();
+        assert!(reason.contains("output directory"), "{reason}");
+        // What is listed is there whole, and nothing else is.
+        let id = result["execution_id"].as_str().unwrap();
+        assert_eq!(mounted.models(), [id]);
+        let kept = result["artifacts"].as_array().unwrap();
+        assert_eq!(kept.len(), 2, "{run:#}");
+        let place = mounted.root().join("models").join(id);
+        for artifact in kept {
+            let path = place.join(artifact["path"].as_str().unwrap());
+            assert_eq!(path.metadata().unwrap().len(), 3 << 20);
+        }
+        assert_eq!(std::fs::read_dir(&place).unwrap().count(), 2);
+        // With room again everything is as before, without a restart.
+        std::fs::remove_dir_all(place).unwrap();
+        let small = json!({ "code": "open('out/a', 'w').write('1')" });
+        let small = daemon.result(small).await;
+        assert_eq!(small["output_files"], json!(["a"]), "{small:#}");
+        let place = small["execution_id"].as_str().unwrap();
+        std::fs::remove_dir_all(mounted.root().join("models").join(place)).unwrap();
+    }
+}
