@@ -40,6 +40,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -60,6 +61,11 @@ pub trait Readiness: Send + Sync + std::fmt::Debug {
     /// Why it cannot, in words without paths or addresses; empty if it can. Must be bounded in
     /// time.
     async fn check(&self) -> Vec<String>;
+
+    /// Since when the engine keeps it from that, if it does.
+    fn unready_since(&self) -> Option<Timestamp> {
+        None
+    }
 
     /// How many sandboxes wait for a run.
     fn waiting_sandboxes(&self) -> usize;

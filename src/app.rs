@@ -1,5 +1,7 @@
 //! The only place that wires the parts together.
 
+mod holding;
+
 mod workshop;
 
 mod keeping;
@@ -16,9 +18,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
+use self::holding::EngineReadiness;
 pub(crate) use self::keeping::{EarlierDone, Keeping, earlier, store_settings};
 pub use self::workshop::Workshop;
-use crate::api::{self, ApiParts, ApiState, Readiness, ServeSettings, Tls, TlsError};
+use crate::api::{self, ApiParts, ApiState, ServeSettings, Tls, TlsError};
 use crate::artifacts::OutputRootError;
 use crate::auth::{Keyring, TokensError};
 use crate::config::Config;
@@ -33,9 +36,8 @@ use crate::runs::service::{RunService, ServiceSettings};
 use crate::runs::store::sqlite::SqliteStore;
 use crate::runs::store::{Store, StoreError};
 use crate::runs::tenants::Share;
-use crate::sandbox::Engine;
+use crate::sandbox::Engine as _;
 use crate::sandbox::docker::DockerEngine;
-use crate::sandbox::pool::Pool;
 use crate::telemetry::Chain;
 
 /// How long answers may take to go out once the daemon goes down.
@@ -135,7 +137,10 @@ pub async fn serve(
         shares: Share::all(&config),
     };
     let pool = workshop.pool(&config);
-    let orchestrator = Arc::new(GivenProgram::new(workshop.executor(pool.clone())));
+    // Shorter than the run's own bound: then the run says what it has waited for.
+    let patience = Duration::from_secs(config.app.run_timeout_seconds);
+    let executor = workshop.executor(pool.clone(), Some(patience));
+    let orchestrator = Arc::new(GivenProgram::new(executor));
     let background = TaskTracker::new();
     if let Some(keyring) = &keyring {
         background.spawn(Arc::clone(keyring).follow(shutdown.clone()));
@@ -159,6 +164,8 @@ pub async fn serve(
         let runs = RunService::start_behind(store, orchestrator, settings, gate.clone()).await?;
         // Beside the interface, which answers from the beginning.
         watchers.spawn(watch(examiner, watched, gate.clone(), watching.clone()));
+        let engine = Arc::clone(&workshop.engine);
+        watchers.spawn(holding::hold(engine, gate.clone(), watching.clone()));
         watchers.close();
 
         let readiness = EngineReadiness {
@@ -284,30 +291,5 @@ impl Cleaner for EngineCleaner {
         execution: &ExecutionId,
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         Ok(self.0.destroy(execution).await?)
-    }
-}
-
-#[derive(Debug)]
-struct EngineReadiness {
-    engine: Arc<DockerEngine>,
-    image: String,
-    pool: Option<Pool>,
-    gate: Gate,
-}
-
-#[async_trait]
-impl Readiness for EngineReadiness {
-    fn waiting_sandboxes(&self) -> usize {
-        self.pool.as_ref().map_or(0, Pool::waiting)
-    }
-
-    async fn check(&self) -> Vec<String> {
-        if let Err(error) = self.engine.describe().await {
-            return vec![error.to_string()];
-        }
-        if let Err(error) = self.engine.image(&self.image).await {
-            return vec![error.to_string()];
-        }
-        self.gate.reasons()
     }
 }

@@ -8,6 +8,8 @@ mod layers;
 
 mod sections;
 
+mod engine;
+
 mod storage;
 
 mod tenants;
@@ -16,9 +18,8 @@ mod interface;
 
 mod validate;
 
+pub use engine::{EngineSettings, MAX_ENDING_SECONDS};
 pub use layers::{ConfigError, Overrides, Sources, load, refuses_colour};
-pub use sections::{
-    Api, App, Auth, Config, Doctor, EngineSettings, Execution, LimitsSection, Llm, Pool,
-};
+pub use sections::{Api, App, Auth, Config, Doctor, Execution, LimitsSection, Llm, Pool};
 pub use storage::{RetentionSection, StoreSection};
 pub use tenants::Tenant;

@@ -19,6 +19,10 @@ pub mod survey;
 
 pub mod slots;
 
+pub mod circuit;
+
+pub mod health;
+
 pub mod program;
 
 pub mod preparation;

@@ -31,7 +31,10 @@ pub(super) async fn ready(State(state): State<ApiState>) -> (StatusCode, Json<Va
         let body = json!({ "status": "ready", "pool": pool });
         (StatusCode::OK, Json(body))
     } else {
-        let body = json!({ "status": "unavailable", "reasons": reasons });
+        let mut body = json!({ "status": "unavailable", "reasons": reasons });
+        if let Some(since) = state.readiness.unready_since() {
+            body["since"] = json!(since);
+        }
         (StatusCode::SERVICE_UNAVAILABLE, Json(body))
     }
 }

@@ -61,7 +61,11 @@ impl Workshop {
             Ok((instance, HostPaths::look_up(seen)))
         })
         .await??;
-        let engine = Arc::new(DockerEngine::new(&config.engine.host, instance.clone()));
+        let engine = Arc::new(DockerEngine::bounded(
+            &config.engine.host,
+            instance.clone(),
+            config.engine.bounds(),
+        ));
         let default_image = config
             .execution
             .image
@@ -77,11 +81,16 @@ impl Workshop {
         })
     }
 
-    /// An executor whose sandboxes come from the pool, if there is one.
+    /// An executor whose sandboxes come from the pool, if there is one, and who waits so long for
+    /// an engine that is away.
     #[must_use]
-    pub fn executor(&self, pool: Option<Pool>) -> Executor {
+    pub fn executor(&self, pool: Option<Pool>, patience: Option<Duration>) -> Executor {
         let engine = Arc::clone(&self.engine) as Arc<dyn Engine>;
         let sandboxes = Sandboxes::new(engine, self.slots.clone(), pool);
+        let sandboxes = match patience {
+            Some(patience) => sandboxes.patient(patience),
+            None => sandboxes,
+        };
         Executor::new(sandboxes, self.outputs.clone(), self.host_paths.clone())
     }
 

@@ -120,7 +120,7 @@ impl Run {
         let calls = Calls::join(&config.app.state_dir).await;
         let cancel = CancellationToken::new();
         let observer = Terminal { quiet: self.json };
-        let executor = workshop.executor(None);
+        let executor = workshop.executor(None, None);
         let execution = async { executor.execute(&spec, &cancel, &observer).await.result };
         let result = until_interrupted(execution, &cancel).await;
         // What a killed call left, unless it can be the sandbox of one that is at work.

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::engine::EngineSettings;
 use super::storage::{RetentionSection, StoreSection};
 use super::tenants::Tenant;
 use crate::execution::Limits;
@@ -238,22 +239,6 @@ impl Execution {
             max_stderr_size_bytes: self.max_stderr_size_bytes,
             max_artifact_mb: self.max_artifact_mb,
             max_artifact_files: self.max_artifact_files,
-        }
-    }
-}
-
-/// `[engine]`
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct EngineSettings {
-    /// The Docker Engine's socket, as a path or a `unix://` address.
-    pub host: String,
-}
-
-impl Default for EngineSettings {
-    fn default() -> Self {
-        Self {
-            host: "unix:///var/run/docker.sock".to_owned(),
         }
     }
 }

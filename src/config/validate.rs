@@ -11,8 +11,9 @@ const MAX_OUTPUT_BYTES: u64 = 3 << 20;
 /// Container engines take no uid above what user namespaces map.
 const MAX_UID: u32 = 65_533;
 
-/// Sandboxes that may be on their way out, their uids not yet free, besides those in use.
-const MAX_REMOVALS: usize = 32;
+/// Sandboxes that may be on their way out, their uids not yet free, besides those in use and those
+/// that were set aside.
+const MAX_REMOVALS: usize = 16;
 
 /// The most sandboxes kept waiting: far more than a host has memory for.
 const MAX_POOL_SIZE: usize = 256;
@@ -31,6 +32,7 @@ pub(super) fn mistakes(config: &Config) -> Vec<String> {
     numbers(config, &mut mistakes);
     execution(&config.execution, &mut mistakes);
     pool(&config.pool, &mut mistakes);
+    super::engine::mistakes(&config.engine, &mut mistakes);
     not_yet(config, &mut mistakes);
     engine(&config.engine.host, &mut mistakes);
     super::interface::mistakes(config, &mut mistakes);
@@ -70,7 +72,10 @@ fn numbers(config: &Config, mistakes: &mut Vec<String>) {
     if config.limits.max_iterations > 50 {
         mistakes.push("limits.max_iterations: is at most 50".to_owned());
     }
-    let slots = app.max_concurrent_runs + config.pool.size + MAX_REMOVALS;
+    let slots = app.max_concurrent_runs
+        + config.pool.size
+        + config.engine.max_quarantined.min(1 << 16)
+        + MAX_REMOVALS;
     let slots = u32::try_from(slots).unwrap_or(u32::MAX);
     let last = config.execution.uid_base.saturating_add(slots);
     if config.execution.uid_base < 1000 || last > MAX_UID {

@@ -74,8 +74,8 @@ async fn look(
     let engine = match examiner.engine.survey().await {
         Ok(engine) => engine,
         Err(error) => {
-            // An engine that was good and is away for a moment fails runs by itself, and is looked
-            // at again when it is back.
+            // An engine that was good and is away for a moment holds the queue by itself, and is
+            // looked at again when it is back.
             if known.is_none() && settings.examine {
                 gate.close(vec![error.to_string()]);
             }

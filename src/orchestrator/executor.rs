@@ -215,28 +215,32 @@ impl Executor {
             talk = conversation::follow(&mut session, &spec.limits, cancel, observer) => talk,
             never = unthrottle_at_the_end(sandbox.as_ref(), &spec.limits, cancel) => match never {},
         };
-        if !matches!(talk.end, TalkEnd::Reported(_)) {
-            // First of all nothing of it runs any more; questions come after.
-            if let Err(error) = sandbox.kill().await {
-                log_chain("a sandbox could not be killed; it will be removed", &error);
+        // First of all nothing of it runs any more; questions come after.
+        let sandbox = match &talk.end {
+            TalkEnd::Reported(_) => Some(sandbox),
+            TalkEnd::LateAtDeadline(_) | TalkEnd::LateOnCancel | TalkEnd::Lost(_) => {
+                let (sandbox, note) = kill(sandbox).await;
+                notes.extend(note);
+                sandbox
             }
-        }
+        };
         let inputs = evidence::input_digests(evidence);
         let collected = self
             .collect(spec, &mut session, staging, inputs, &talk.end, &mut notes)
             .await;
-        let saw_memory_kill = match &talk.end {
-            TalkEnd::Reported(exited) if exited.usage.memory_kills.is_some() => None,
-            TalkEnd::Reported(_)
-            | TalkEnd::LateAtDeadline(_)
-            | TalkEnd::LateOnCancel
-            | TalkEnd::Lost(_) => sandbox.memory_kill_seen().await.ok(),
+        let saw_memory_kill = {
+            let known = sandbox.as_deref();
+            let unclear = known.filter(|_| !has_told_memory_kills(&talk.end));
+            match unclear.map(Sandbox::memory_kill_seen) {
+                Some(asked) => asked.await.ok(),
+                None => None,
+            }
         };
         let is_empty = matches!(&talk.end, TalkEnd::Reported(exited) if exited.survivors == 0);
-        notes.extend(if is_empty {
-            retire(sandbox, session).await
-        } else {
-            destroy(sandbox).await
+        notes.extend(match sandbox {
+            Some(sandbox) if is_empty => retire(sandbox, session).await,
+            Some(sandbox) => destroy(sandbox).await,
+            None => None,
         });
         let mut collected = collected;
         let staging = collected.take_staging();
@@ -369,6 +373,27 @@ async fn store_setup(staging: Staging, script: Option<&str>) -> Result<Staging, 
         }
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// Whether the supervisor itself has told what the kernel killed for memory.
+fn has_told_memory_kills(end: &TalkEnd) -> bool {
+    match end {
+        TalkEnd::Reported(exited) => exited.usage.memory_kills.is_some(),
+        TalkEnd::LateAtDeadline(_) | TalkEnd::LateOnCancel | TalkEnd::Lost(_) => false,
+    }
+}
+
+/// Ends everything in a sandbox. One whose end is not confirmed is nobody's any more: an engine that
+/// does not do that in time would not answer questions about it either. Then there is a note.
+async fn kill(sandbox: Box<dyn Sandbox>) -> (Option<Box<dyn Sandbox>>, Option<String>) {
+    let Err(error) = sandbox.kill().await else {
+        return (Some(sandbox), None);
+    };
+    log_chain("the end of a sandbox was not confirmed", &error);
+    sandbox.quarantine();
+    let note = "Clean-up is pending: the container engine did not confirm the end of the sandbox, \
+                which is set aside until it does.";
+    (None, Some(note.to_owned()))
 }
 
 /// Destroys a sandbox; a note if that has to be done later.

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::spawn_blocking;
-use tracing::debug;
+use tokio::time::{Instant, sleep, timeout_at};
+use tracing::{debug, info};
 
 use super::trouble::Trouble;
 use crate::execution::result::{DatasetMounted, SandboxStart, SandboxUse};
@@ -31,7 +32,16 @@ pub struct Sandboxes {
     engine: Arc<dyn Engine>,
     slots: Slots,
     pool: Option<Pool>,
+    /// How long an execution waits for an engine that is away; not at all without.
+    patience: Option<Duration>,
 }
+
+/// The first pause before a sandbox is tried again; each further one is twice as long.
+const TRY_AGAIN_AFTER: Duration = Duration::from_millis(200);
+
+/// The longest one. An engine that is away is waited for besides; this is for one that seems well
+/// and fails.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// A sandbox for one program, with its data set.
 #[derive(Debug)]
@@ -52,6 +62,17 @@ impl Sandboxes {
             engine,
             slots,
             pool,
+            patience: None,
+        }
+    }
+
+    /// The same, but an execution whose program has not been started waits so long for an engine
+    /// that is away.
+    #[must_use]
+    pub fn patient(self, patience: Duration) -> Self {
+        Self {
+            patience: Some(patience),
+            ..self
         }
     }
 
@@ -148,8 +169,40 @@ impl Sandboxes {
         })
     }
 
-    /// A sandbox of the execution's own.
+    /// A sandbox of the execution's own. Nothing of the program has run before there is one, so an
+    /// engine that is away is waited for: the run is not to blame, and was accepted.
     pub(super) async fn make(&self, spec: &ExecutionSpec) -> Result<Prepared, Trouble> {
+        let end = self.patience.map(|patience| Instant::now() + patience);
+        let mut was_silent = false;
+        let mut pause = TRY_AGAIN_AFTER;
+        loop {
+            let trouble = match self.try_to_make(spec).await {
+                Err(trouble) => trouble,
+                made => return made,
+            };
+            // A stream that broke may be the first that is heard of an engine that goes away.
+            let is_first_silence = trouble.is_silence() && !was_silent;
+            was_silent |= is_first_silence;
+            let Some(end) = end.filter(|_| is_first_silence || trouble.is_absence_of_the_engine())
+            else {
+                return Err(trouble);
+            };
+            info!(
+                execution.id = %spec.id, reason = %trouble,
+                "an execution waits for the container engine"
+            );
+            let usable = async {
+                sleep(pause).await;
+                self.engine.usable().await;
+            };
+            if timeout_at(end, usable).await.is_err() {
+                return Err(trouble);
+            }
+            pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
+        }
+    }
+
+    async fn try_to_make(&self, spec: &ExecutionSpec) -> Result<Prepared, Trouble> {
         let (image, checked) = tokio::try_join!(self.image(&spec.image), check(&spec.dataset))?;
         let mount = match &spec.dataset {
             Some(pin) => DatasetMount::Created(pin.clone()),

@@ -36,6 +36,37 @@ pub(super) enum Trouble {
 }
 
 impl Trouble {
+    /// Whether the engine was not there or did not answer, so that the same may work another time.
+    pub(super) fn is_absence_of_the_engine(&self) -> bool {
+        match self {
+            Self::Engine(error) | Self::Preparation(PreparationError::Engine(error)) => {
+                error.is_absence()
+            }
+            Self::Preparation(
+                PreparationError::Refused(_)
+                | PreparationError::Session(_)
+                | PreparationError::NotReady { .. }
+                | PreparationError::NotStarted { .. },
+            )
+            | Self::Cancelled
+            | Self::Dataset(_)
+            | Self::DatasetContents(_)
+            | Self::Output(_)
+            | Self::NotReady { .. }
+            | Self::Session(_)
+            | Self::NotStarted { .. }
+            | Self::Task(_) => false,
+        }
+    }
+
+    /// Whether the stream to a supervisor broke, or it said nothing, before it had a program.
+    pub(super) fn is_silence(&self) -> bool {
+        matches!(
+            self,
+            Self::Preparation(PreparationError::Session(_) | PreparationError::NotReady { .. })
+        )
+    }
+
     /// The verdict on an execution that met it.
     pub(super) fn verdict(&self) -> Verdict {
         match self {

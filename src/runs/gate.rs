@@ -2,10 +2,12 @@
 //!
 //! Somebody outside looks at the host and says so here; this knows neither hosts nor sandboxes. A
 //! gate that is closed refuses new runs and lets those that wait go on waiting; while it is being
-//! found out whether it may open, new runs can wait for that. What runs already is not touched.
+//! found out whether it may open, new runs can wait for that. One that is held takes new runs and
+//! lets them wait, too: what it is held for is expected to pass. What runs already is not touched.
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -23,7 +25,17 @@ struct State {
     reasons: Vec<String>,
     /// Whether it is being found out if it may open.
     is_pending: bool,
+    held: Option<Held>,
     offered: Offered,
+}
+
+/// Why runs wait that could be started otherwise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// For clients: no paths.
+    pub reason: String,
+    /// Since when, if that is known.
+    pub since: Option<Timestamp>,
 }
 
 impl Gate {
@@ -45,10 +57,10 @@ impl Gate {
 
     /// Opens it for these runtimes.
     pub fn admit(&self, offered: Offered) {
-        self.state.send_replace(State {
-            reasons: Vec::new(),
-            is_pending: false,
-            offered,
+        self.state.send_modify(|state| {
+            state.reasons.clear();
+            state.is_pending = false;
+            state.offered = offered;
         });
     }
 
@@ -68,6 +80,21 @@ impl Gate {
                 state.is_pending = false;
             });
         }
+    }
+
+    /// Holds it, or lets it go with `None`. Tells whether that is new.
+    pub fn hold(&self, held: Option<Held>) -> bool {
+        self.state.send_if_modified(|state| {
+            let is_new = state.held != held;
+            state.held = held;
+            is_new
+        })
+    }
+
+    /// Why it is held, if it is.
+    #[must_use]
+    pub fn held(&self) -> Option<Held> {
+        self.state.borrow().held.clone()
     }
 
     /// Why it is closed; empty if it is open.
@@ -90,11 +117,12 @@ impl Gate {
         drop(timeout(bound, settled).await);
     }
 
-    /// Waits until it is open.
+    /// Waits until it is open and not held.
     pub(super) async fn opened(&self) {
         let mut state = self.state.subscribe();
+        let is_free = |state: &State| state.reasons.is_empty() && state.held.is_none();
         // This holds the other end, so that it cannot be gone.
-        drop(state.wait_for(|state| state.reasons.is_empty()).await);
+        drop(state.wait_for(is_free).await);
     }
 }
 
@@ -137,5 +165,29 @@ mod tests {
             gate.admit(Offered::default());
         });
         assert_eq!(gate.reasons(), Vec::<String>::new());
+    }
+
+    #[tokio::test]
+    async fn a_held_gate_takes_runs_and_starts_none_whatever_else_is_said_of_it() {
+        let gate = Gate::open();
+        let held = Held {
+            reason: "the engine is away".to_owned(),
+            since: Some(Timestamp::UNIX_EPOCH),
+        };
+        assert!(gate.hold(Some(held.clone())));
+        assert!(!gate.hold(Some(held.clone())), "nothing new");
+        assert_eq!((gate.reasons(), gate.held()), (Vec::new(), Some(held)));
+        // Examined and found fit, which is another question.
+        gate.admit(Offered::default());
+        let waiting = gate.opened();
+        tokio::pin!(waiting);
+        let early = timeout(Duration::ZERO, &mut waiting).await;
+        assert!(early.is_err(), "it was opened while it was held");
+        gate.close(vec!["unfit".to_owned()]);
+        assert!(gate.hold(None));
+        let early = timeout(Duration::ZERO, &mut waiting).await;
+        assert!(early.is_err(), "it was opened while it was closed");
+        gate.admit(Offered::default());
+        waiting.await;
     }
 }

@@ -15,6 +15,10 @@ pub mod supervisor;
 
 pub mod container;
 
+mod call;
+
+mod calls;
+
 mod creation;
 
 mod about;
@@ -39,28 +43,35 @@ use async_trait::async_trait;
 pub use bollard::Docker;
 use bollard::models::{ContainerSummary, SystemInfoCgroupVersionEnum};
 use bollard::query_parameters::ListContainersOptions;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
+use tokio::time::sleep;
 use tracing::info;
 
 use self::about::LastAnswer;
-use self::client::{Call, bounded};
+use self::calls::{Calls, Manner};
+use self::client::{Call, Client};
 use self::creation::Creation;
 use self::options::{LABEL_EXECUTION, LABEL_INSTANCE, container_name};
 use self::placement::Placement;
 use self::reaper::Reaper;
 use self::supervisor::SupervisorVolume;
 use super::engine::{Created, Engine, EngineDescription, EngineError, Leftover};
+use super::health::{CallBounds, EngineHealth};
 use super::template::{Image, SandboxRequest};
 use crate::ids::{ExecutionId, InstanceId};
 
 /// What this engine calls itself.
 const ENGINE_NAME: &str = "Docker Engine";
 
+/// How often an engine that is waited for is looked at, beside what is heard of it.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
 /// A Docker Engine.
 #[derive(Debug)]
 pub struct DockerEngine {
     host: String,
     instance: InstanceId,
+    calls: Arc<Calls>,
     connection: Mutex<Option<Arc<Connection>>>,
     reaper: Reaper,
 }
@@ -68,7 +79,7 @@ pub struct DockerEngine {
 /// An engine that answered.
 #[derive(Debug)]
 struct Connection {
-    docker: Docker,
+    docker: Client,
     cgroup_v1: bool,
     default_runtime: String,
     placement: Placement,
@@ -81,13 +92,40 @@ impl DockerEngine {
     /// An engine at `host` (a path or `unix://` address), which is not asked anything yet.
     #[must_use]
     pub fn new(host: &str, instance: InstanceId) -> Self {
-        let reaper = Reaper::new(host.to_owned());
+        Self::bounded(host, instance, CallBounds::default())
+    }
+
+    /// The same with other bounds than the usual ones.
+    #[must_use]
+    pub fn bounded(host: &str, instance: InstanceId, bounds: CallBounds) -> Self {
+        let calls = Arc::new(Calls::new(bounds));
+        let reaper = Reaper::new(host.to_owned(), Arc::clone(&calls));
         Self {
             host: host.to_owned(),
             instance,
+            calls,
             connection: Mutex::new(None),
             reaper,
         }
+    }
+
+    /// Told whenever [`Engine::health`] may have changed, except by time alone.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.calls.changes()
+    }
+
+    /// Asks whether the engine is there, even while it is not asked anything else: that harms
+    /// nobody. Its answer counts.
+    ///
+    /// # Errors
+    ///
+    /// Why it seems not to be there.
+    pub async fn probe(&self) -> Result<(), EngineError> {
+        let connection = self.connection_by(Manner::Insistent).await?;
+        let docker = &connection.docker;
+        let ping = docker.repeated(Call::Ping, Manner::Insistent, || docker.ping());
+        ping.await.map(drop)
     }
 
     /// Removes what could not be removed at once, until nothing is left or the bound has passed.
@@ -101,17 +139,26 @@ impl DockerEngine {
     ///
     /// [`EngineError::Unreachable`] and what else connecting can meet.
     pub async fn docker(&self) -> Result<Docker, EngineError> {
+        Ok(self.client().await?.docker().clone())
+    }
+
+    async fn client(&self) -> Result<Client, EngineError> {
         Ok(self.connection().await?.docker.clone())
     }
 
     async fn connection(&self) -> Result<Arc<Connection>, EngineError> {
+        self.connection_by(Manner::Polite).await
+    }
+
+    async fn connection_by(&self, manner: Manner) -> Result<Arc<Connection>, EngineError> {
         if let Some(connection) = &*self.connection.lock().await {
             return Ok(Arc::clone(connection));
         }
         // Not under the lock: an engine that does not answer is waited for once, not once for each
         // run before.
-        let docker = client::connect(&self.host).await?;
-        let info = bounded(Call::Describe, docker.info()).await?;
+        let docker = Client::connect(&self.host, &self.calls, manner).await?;
+        let asked = docker.repeated(Call::Describe, manner, || docker.info());
+        let info = asked.await?;
         let connection = Arc::new(Connection {
             docker,
             cgroup_v1: info.cgroup_version == Some(SystemInfoCgroupVersionEnum::_1),
@@ -135,7 +182,9 @@ impl DockerEngine {
 impl Engine for DockerEngine {
     async fn describe(&self) -> Result<EngineDescription, EngineError> {
         let connection = self.connection().await?;
-        let version = bounded(Call::Describe, connection.docker.version()).await?;
+        let docker = &connection.docker;
+        let asked = docker.repeated(Call::Describe, Manner::Polite, || docker.version());
+        let version = asked.await?;
         Ok(EngineDescription {
             name: ENGINE_NAME.to_owned(),
             version: version.version.unwrap_or_default(),
@@ -144,9 +193,13 @@ impl Engine for DockerEngine {
     }
 
     async fn image(&self, reference: &str) -> Result<Image, EngineError> {
-        let docker = self.docker().await?;
-        let inspected = bounded(Call::InspectImage, docker.inspect_image(reference)).await;
-        let inspected = inspected.map_err(|error| client::image_missing(error, reference))?;
+        let docker = self.client().await?;
+        let asked = docker.repeated(Call::InspectImage, Manner::Polite, || {
+            docker.inspect_image(reference)
+        });
+        let inspected = asked
+            .await
+            .map_err(|error| client::image_missing(error, reference))?;
         let config = inspected.config.unwrap_or_default();
         if config.volumes.is_some_and(|volumes| !volumes.is_empty()) {
             return Err(EngineError::ImageRefused {
@@ -193,7 +246,7 @@ impl Engine for DockerEngine {
 
     async fn destroy(&self, execution: &ExecutionId) -> Result<(), EngineError> {
         let name = container_name(&self.instance, execution);
-        let removing = async { container::remove(&self.docker().await?, &name).await };
+        let removing = async { container::remove(&self.client().await?, &name).await };
         let removed = removing.await.map(drop);
         if removed.is_err() {
             // An engine that starts later than the daemon gets to hear of it then.
@@ -203,15 +256,38 @@ impl Engine for DockerEngine {
     }
 
     async fn leftovers(&self) -> Result<Vec<Leftover>, EngineError> {
-        let docker = self.docker().await?;
+        let docker = self.client().await?;
         let label = format!("{LABEL_INSTANCE}={}", self.instance);
         let list = ListContainersOptions {
             all: true,
             filters: Some(HashMap::from([("label".to_owned(), vec![label])])),
             ..Default::default()
         };
-        let containers = bounded(Call::List, docker.list_containers(Some(list))).await?;
+        let asked = docker.repeated(Call::List, Manner::Polite, || {
+            docker.list_containers(Some(list.clone()))
+        });
+        let containers = asked.await?;
         Ok(containers.into_iter().filter_map(leftover).collect())
+    }
+
+    fn health(&self) -> EngineHealth {
+        EngineHealth {
+            calls: self.calls.health(),
+            quarantine: self.reaper.quarantine(),
+            max_quarantined: self.calls.bounds().max_quarantined,
+        }
+    }
+
+    async fn usable(&self) {
+        let mut changes = self.calls.changes();
+        while self.health().hold().is_some() {
+            tokio::select! {
+                // The other end is held by this engine.
+                _ = changes.changed() => {}
+                // What changes by time alone is not told.
+                () = sleep(LOOK_EVERY) => {}
+            }
+        }
     }
 }
 

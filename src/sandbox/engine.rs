@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures_util::Stream;
 use tokio::io::AsyncWrite;
 
+use super::health::EngineHealth;
 use super::slots::Slot;
 use super::template::{Image, SandboxRequest};
 use crate::execution::isolation::Applied;
@@ -37,6 +38,14 @@ pub trait Engine: Send + Sync + std::fmt::Debug {
 
     /// The executions of this daemon's instance that have a container, in any state.
     async fn leftovers(&self) -> Result<Vec<Leftover>, EngineError>;
+
+    /// How well it is. Asks nobody. An engine without calls to others is always well.
+    fn health(&self) -> EngineHealth {
+        EngineHealth::default()
+    }
+
+    /// Waits until a sandbox can be made on it, or is worth trying.
+    async fn usable(&self) {}
 }
 
 /// A container that is there.
@@ -99,6 +108,10 @@ pub trait Sandbox: Send + Sync + std::fmt::Debug {
     /// Like [`Sandbox::destroy`], but does not wait for the removal unless too many others are
     /// waited for already. For sandboxes in which nothing runs any more.
     async fn retire(self: Box<Self>) -> Result<(), EngineError>;
+
+    /// Leaves a sandbox in which something may still run, because the engine did not confirm its
+    /// end, to whoever tries on. Its slot stays with it until it is seen to be gone. Never waits.
+    fn quarantine(self: Box<Self>);
 }
 
 /// The two byte streams to a supervisor.
@@ -135,6 +148,24 @@ pub enum EngineError {
         call: &'static str,
         /// The bound of the call.
         seconds: u64,
+    },
+    /// The connection broke before the engine had answered: what became of the call is not known.
+    #[error(
+        "the connection to the container engine broke when it was asked to {call}: check that it \
+         is well (for example with `systemctl status docker`) and submit the run again"
+    )]
+    Lost {
+        /// What it was asked for.
+        call: &'static str,
+        /// How it broke.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The engine was not asked, because calls of this kind have failed lately.
+    #[error("{reason}")]
+    Resting {
+        /// How they failed.
+        reason: String,
     },
     /// The image is not installed.
     #[error(
@@ -185,4 +216,27 @@ pub enum EngineError {
     /// The stream to the supervisor broke.
     #[error("the stream to the sandbox broke")]
     Stream(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl EngineError {
+    /// Whether the engine was not there, or did not answer: another time it may. Nothing is said of
+    /// whether the call took effect.
+    #[must_use]
+    pub fn is_absence(&self) -> bool {
+        match self {
+            Self::Unreachable(_)
+            | Self::TimedOut { .. }
+            | Self::Lost { .. }
+            | Self::Resting { .. } => true,
+            Self::ImageMissing { .. }
+            | Self::ImageRefused { .. }
+            | Self::RuntimeMissing { .. }
+            | Self::DatasetMissing
+            | Self::NotPlaced(_)
+            | Self::PolicyNotApplied(_)
+            | Self::Vanished
+            | Self::Failed { .. }
+            | Self::Stream(_) => false,
+        }
+    }
 }

@@ -54,6 +54,11 @@ impl Slot {
     pub fn uid(&self) -> u32 {
         self.slots.base.saturating_add(self.index)
     }
+
+    /// Keeps it from everybody as long as this process lives: its sandbox may, too.
+    pub fn never_free(self) {
+        std::mem::forget(self);
+    }
 }
 
 impl Drop for Slot {

@@ -27,6 +27,8 @@ mod collection;
 
 mod faults;
 
+mod engine;
+
 mod endings;
 
 mod load;

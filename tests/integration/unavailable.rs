@@ -10,6 +10,7 @@ use std::os::unix::fs::symlink;
 use serde_json::{Value, json};
 
 use crate::command_line::{Bench, Called};
+use crate::support::watch::Flight;
 use crate::support::{Daemon, Settings};
 
 const NO_ENGINE: &str = "Docker Engine is not reachable";
@@ -68,7 +69,7 @@ async fn without_an_engine_the_daemon_serves_says_why_it_is_not_ready_and_recove
     .await;
     assert_eq!(daemon.get("/health").await.0, 200);
     assert_eq!(daemon.get("/live").await.0, 200);
-    for already in 0..2 {
+    for _ in 0..2 {
         let (status, answer) = daemon.get("/ready").await;
         assert_eq!((status, &answer["status"]), (503, &json!("unavailable")));
         let reason = answer["reasons"][0].as_str().unwrap();
@@ -78,16 +79,17 @@ async fn without_an_engine_the_daemon_serves_says_why_it_is_not_ready_and_recove
         );
         assert!(!answer.to_string().contains("engine.sock"), "{answer}");
 
-        let run = daemon.run(json!({ "code": "print()" })).await;
-        is_infrastructure(&run, &[NO_ENGINE, ENGINE_REMEDY]);
-        let host = top.path().to_str().unwrap();
-        assert!(!run.to_string().contains(host), "{run:#}");
-        assert_eq!(published(&daemon), already);
+        // Taken, and not blamed on anybody: it waits.
+        let waiting = Flight::start(&daemon, json!({ "code": "print('waited')" })).await;
+        let run = daemon.get(&format!("/runs/{}", waiting.id)).await.1;
+        assert_eq!(run["final_error"], Value::Null, "{run:#}");
 
         // Neither its coming nor its going needs a restart.
         symlink("/var/run/docker.sock", &socket).unwrap();
         let (status, ready) = daemon.get("/ready").await;
         assert_eq!((status, &ready["status"]), (200, &json!("ready")));
+        let run = waiting.end(&daemon).await;
+        assert_eq!(run["result"]["stdout"], "waited\n", "{run:#}");
         let result = daemon.execute("print('works')").await;
         assert_eq!(result["stdout"], "works\n", "{result:#}");
         std::fs::remove_file(&socket).unwrap();
@@ -104,9 +106,20 @@ async fn a_socket_where_nobody_answers_is_no_engine_either() {
         ..Settings::default()
     })
     .await;
-    assert_eq!(daemon.get("/ready").await.0, 503);
-    let run = daemon.run(json!({ "code": "print()" })).await;
-    is_infrastructure(&run, &[NO_ENGINE, ENGINE_REMEDY]);
+    let (status, answer) = daemon.get("/ready").await;
+    assert_eq!(status, 503, "{answer}");
+    let reason = answer["reasons"][0].as_str().unwrap();
+    assert!(
+        reason.contains(NO_ENGINE) && reason.contains(ENGINE_REMEDY),
+        "{reason}"
+    );
+    assert!(answer["since"].is_string(), "{answer}");
+    let id = daemon.submit(json!({ "code": "print()" })).await;
+    let run = daemon.get(&format!("/runs/{id}")).await.1;
+    assert_eq!(run["final_error"], Value::Null, "{run:#}");
+    let cancelling = format!("/runs/{id}/cancel");
+    assert_eq!(daemon.post(&cancelling, &json!({})).await.0, 200);
+    assert_eq!(daemon.ended(&id).await["status"], "CANCELLED");
 }
 
 #[tokio::test(flavor = "multi_thread")]

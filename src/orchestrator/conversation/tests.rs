@@ -8,8 +8,8 @@ use tokio::io::DuplexStream;
 use tokio_util::task::TaskTracker;
 
 use super::*;
+use crate::config::MAX_ENDING_SECONDS;
 use crate::runs::service::STOP_GRACE;
-use crate::sandbox::docker::client::Call;
 use crate::sandbox::engine::Channel;
 
 const LIMIT: Duration = Duration::from_secs(5);
@@ -184,7 +184,7 @@ fn nothing_written() -> StreamTotals {
 /// Or the result would be given up while it is on its way.
 #[test]
 fn a_run_that_is_told_to_end_has_longer_than_all_that_its_end_waits_for() {
-    let calls = [Call::Kill, Call::Inspect, Call::Remove];
-    let bounds: Duration = calls.into_iter().map(Call::bound).sum();
-    assert!(SUPERVISOR_GRACE + REAPING_GRACE + bounds < STOP_GRACE);
+    let most = MAX_ENDING_SECONDS.iter().map(|(_, most)| most).sum();
+    let most = Duration::from_secs(most);
+    assert!(SUPERVISOR_GRACE + REAPING_GRACE + most < STOP_GRACE);
 }

@@ -6,11 +6,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bollard::Docker;
 use bollard::models::SystemVersion;
 use tokio::sync::Mutex;
 
-use super::client::{Call, bounded};
+use super::calls::Manner;
+use super::client::{Call, Client};
 use crate::execution::isolation::{EngineFacts, RuntimeFacts};
 use crate::telemetry::log_chain;
 
@@ -73,7 +73,7 @@ pub(super) struct LastAnswer(Mutex<Option<(Instant, Arc<About>)>>);
 
 impl LastAnswer {
     /// What the engine is, as it said lately.
-    pub(super) async fn get(&self, docker: &Docker) -> Arc<About> {
+    pub(super) async fn get(&self, docker: &Client) -> Arc<About> {
         // Held while the engine is asked, so that it is asked once.
         let mut last = self.0.lock().await;
         if let Some((at, about)) = &*last
@@ -81,7 +81,8 @@ impl LastAnswer {
         {
             return Arc::clone(about);
         }
-        let about = match bounded(Call::Describe, docker.version()).await {
+        let asked = docker.repeated(Call::Describe, Manner::Polite, || docker.version());
+        let about = match asked.await {
             Ok(answer) => About::from(answer),
             Err(error) => {
                 log_chain("the engine does not tell its version", &error);

@@ -2,124 +2,183 @@
 
 use std::error::Error as StdError;
 use std::io::ErrorKind;
+use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bollard::{API_DEFAULT_VERSION, Docker};
-use tokio::time::timeout;
+use rand::Rng as _;
+use tokio::time::{Instant, sleep, timeout};
 
+pub use super::call::Call;
+use super::calls::{Calls, Manner};
 use crate::sandbox::engine::EngineError;
+use crate::sandbox::health::{CallBounds, CallKind};
 use crate::sandbox::template::Template;
 
-/// Bollard's own bound of a request, above every bound of [`Call`], which are what counts.
-const CLIENT_TIMEOUT_SECONDS: u64 = 120;
+/// Bollard's own bound of a request, above every deadline that can be configured, which are what
+/// counts.
+const CLIENT_TIMEOUT_SECONDS: u64 = 600;
 
-/// What an engine is asked for; each kind has its bound (invariant 8).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Call {
-    /// Connecting and agreeing on a version.
-    Connect,
-    /// Version and host facts.
-    Describe,
-    /// Looking an image up.
-    InspectImage,
-    /// Looking a volume up.
-    InspectVolume,
-    /// Making a volume.
-    CreateVolume,
-    /// Making a container.
-    Create,
-    /// Reading a container's settings or state.
-    Inspect,
-    /// Listing containers.
-    List,
-    /// Opening a container's streams.
-    Attach,
-    /// Starting a container.
-    Start,
-    /// Changing a container's share of the CPU.
-    Update,
-    /// Ending what runs in a container.
-    Kill,
-    /// Ending and removing a container.
-    Remove,
-    /// Writing the supervisor into its volume, or reading it.
-    CopySupervisor,
-    /// Listing what is of other versions.
-    ListEarlier,
-    /// Removing what is of another version.
-    RemoveEarlier,
+/// The pause before the first repetition; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// Whether a call that ended so is worth another attempt. Not one that used up its deadline, and
+/// not what the engine has decided, except that a question may be asked again that it failed over.
+fn is_worth_repeating(call: Call, error: &EngineError) -> bool {
+    let has_failed_over_it = answer(error).is_some_and(|(status, _)| status >= 500);
+    let is_question = matches!(call.kind(), CallKind::Ping | CallKind::Ask);
+    let is_broken = matches!(
+        error,
+        EngineError::Unreachable(_) | EngineError::Lost { .. }
+    );
+    call.is_safe_to_repeat() && (is_broken || (is_question && has_failed_over_it))
 }
 
-impl Call {
-    pub(super) fn words(self) -> &'static str {
-        match self {
-            Self::Connect => "agree on a version",
-            Self::Describe => "describe itself",
-            Self::InspectImage => "look an image up",
-            Self::InspectVolume => "look the supervisor's volume up",
-            Self::CreateVolume => "make the supervisor's volume",
-            Self::Create => "create a sandbox",
-            Self::Inspect => "read a sandbox's settings",
-            Self::List => "list sandboxes",
-            Self::Attach => "open a sandbox's streams",
-            Self::Start => "start a sandbox",
-            Self::Update => "change a sandbox",
-            Self::Kill => "end a sandbox",
-            Self::Remove => "remove a sandbox",
-            Self::CopySupervisor => "copy the supervisor",
-            Self::ListEarlier => "list volumes and images",
-            Self::RemoveEarlier => "remove a volume or an image",
-        }
-    }
+/// The pause before attempt number `attempt`, the first repetition being 1. With half of it left to
+/// chance, so that callers that failed together do not come back together.
+fn pause_before(attempt: u32) -> Duration {
+    let whole = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(attempt.saturating_sub(1)));
+    whole.mul_f64(rand::rng().random_range(0.5..1.0))
+}
 
-    /// How long the answer may take.
-    #[must_use]
-    pub fn bound(self) -> Duration {
-        Duration::from_secs(match self {
-            Self::Connect | Self::Describe | Self::Update | Self::Kill => 5,
-            Self::InspectImage
-            | Self::InspectVolume
-            | Self::Inspect
-            | Self::List
-            | Self::Attach => 10,
-            Self::Remove | Self::CreateVolume => 15,
-            Self::Create
-            | Self::Start
-            | Self::CopySupervisor
-            | Self::ListEarlier
-            | Self::RemoveEarlier => 30,
+/// The engine, with the bounds of its calls. Whatever can be asked of bollard's client can be asked
+/// of this; the answer is to be waited for by [`Client::once`] or [`Client::repeated`].
+#[derive(Debug, Clone)]
+pub(super) struct Client {
+    docker: Docker,
+    calls: Arc<Calls>,
+}
+
+impl Deref for Client {
+    type Target = Docker;
+
+    fn deref(&self) -> &Docker {
+        &self.docker
+    }
+}
+
+impl Client {
+    /// Connects to the engine at `host` and agrees on a version of its interface.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Unreachable`] if nobody answers there.
+    pub(super) async fn connect(
+        host: &str,
+        calls: &Arc<Calls>,
+        manner: Manner,
+    ) -> Result<Self, EngineError> {
+        let docker = Docker::connect_with_unix(host, CLIENT_TIMEOUT_SECONDS, API_DEFAULT_VERSION)
+            .map_err(|error| EngineError::Unreachable(error.into()));
+        let turn = calls.begin(Call::Connect, manner)?;
+        let docker = match docker {
+            Ok(docker) => {
+                let bound = Call::Connect.deadline(calls.bounds());
+                bounded(Call::Connect, bound, docker.negotiate_version()).await
+            }
+            Err(error) => Err(error),
+        };
+        turn.end(&docker);
+        Ok(Self {
+            docker: docker?,
+            calls: Arc::clone(calls),
         })
     }
+
+    pub(super) fn docker(&self) -> &Docker {
+        &self.docker
+    }
+
+    pub(super) fn bounds(&self) -> &CallBounds {
+        self.calls.bounds()
+    }
+
+    /// Waits for the answer to a call that is made once.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Resting`] if it is not made; [`EngineError::TimedOut`], or what the engine's
+    /// error means.
+    pub(super) async fn once<T>(
+        &self,
+        call: Call,
+        answer: impl Future<Output = Result<T, bollard::errors::Error>>,
+    ) -> Result<T, EngineError> {
+        let turn = self.calls.begin(call, Manner::Polite)?;
+        let answer = bounded(call, call.deadline(self.calls.bounds()), answer).await;
+        turn.end(&answer);
+        answer
+    }
+
+    /// Waits for the answer to a call that is made again if that is safe and may help, all within
+    /// the call's deadline.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Client::once`]. Of several failures the one that leaves most open:
+    /// [`EngineError::Unreachable`] says that the engine has never heard of the call.
+    pub(super) async fn repeated<T, A>(
+        &self,
+        call: Call,
+        manner: Manner,
+        mut ask: impl FnMut() -> A,
+    ) -> Result<T, EngineError>
+    where
+        A: Future<Output = Result<T, bollard::errors::Error>>,
+    {
+        let turn = self.calls.begin(call, manner)?;
+        let whole = call.deadline(self.calls.bounds());
+        let end = Instant::now() + whole;
+        let mut open = None;
+        let mut attempt = 0;
+        let answer = loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let answer = bounded(call, left, ask()).await;
+            attempt += 1;
+            let pause = pause_before(attempt);
+            match answer {
+                Err(error)
+                    if attempt <= self.calls.bounds().retries
+                        && is_worth_repeating(call, &error)
+                        && Instant::now() + pause < end =>
+                {
+                    turn.tries_again();
+                    if !matches!(error, EngineError::Unreachable(_)) {
+                        open = Some(error);
+                    }
+                    sleep(pause).await;
+                }
+                Err(EngineError::Unreachable(source)) => {
+                    break Err(open.unwrap_or(EngineError::Unreachable(source)));
+                }
+                Err(EngineError::TimedOut { call, .. }) => {
+                    // The whole of it, not what was left for the last attempt.
+                    let seconds = whole.as_secs();
+                    break Err(EngineError::TimedOut { call, seconds });
+                }
+                answer => break answer,
+            }
+        };
+        turn.end(&answer);
+        answer
+    }
 }
 
-/// Waits for the answer to a call, but not longer than the call's bound.
-///
-/// # Errors
-///
-/// [`EngineError::TimedOut`], or what the engine's error means.
-pub async fn bounded<T>(
+/// Waits for the answer to a call, but not longer than `bound`.
+async fn bounded<T>(
     call: Call,
+    bound: Duration,
     answer: impl Future<Output = Result<T, bollard::errors::Error>>,
 ) -> Result<T, EngineError> {
-    match timeout(call.bound(), answer).await {
+    match timeout(bound, answer).await {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(meaning(call, error)),
         Err(_) => Err(EngineError::TimedOut {
             call: call.words(),
-            seconds: call.bound().as_secs(),
+            seconds: bound.as_secs(),
         }),
     }
-}
-
-/// Connects to the engine at `host` and agrees on a version of its interface.
-///
-/// # Errors
-///
-/// [`EngineError::Unreachable`] if nobody answers there.
-pub async fn connect(host: &str) -> Result<Docker, EngineError> {
-    let docker = Docker::connect_with_unix(host, CLIENT_TIMEOUT_SECONDS, API_DEFAULT_VERSION)
-        .map_err(|error| EngineError::Unreachable(error.into()))?;
-    bounded(Call::Connect, docker.negotiate_version()).await
 }
 
 fn meaning(call: Call, error: bollard::errors::Error) -> EngineError {
@@ -130,12 +189,30 @@ fn meaning(call: Call, error: bollard::errors::Error) -> EngineError {
             call: call.words(),
             seconds: CLIENT_TIMEOUT_SECONDS,
         }
+    } else if is_broken(&error) {
+        EngineError::Lost {
+            call: call.words(),
+            source: error.into(),
+        }
     } else {
         EngineError::Failed {
             call: call.words(),
             source: error.into(),
         }
     }
+}
+
+/// Whether the connection broke before the answer was there, or what came is half an answer, or
+/// none.
+fn is_broken(error: &bollard::errors::Error) -> bool {
+    matches!(
+        error,
+        bollard::errors::Error::HyperResponseError { .. }
+            | bollard::errors::Error::HyperLegacyError { .. }
+            | bollard::errors::Error::IOError { .. }
+            | bollard::errors::Error::JsonDataError { .. }
+            | bollard::errors::Error::JsonSerdeError { .. }
+    )
 }
 
 /// Whether nobody listens at the socket, or we may not speak to whoever does.
@@ -178,6 +255,22 @@ pub fn is_answer(error: &EngineError) -> bool {
     answer(error).is_some()
 }
 
+/// Whether the engine may have done what it was asked for, without anybody having been told.
+#[must_use]
+pub fn leaves_open(error: &EngineError) -> bool {
+    let never_heard = matches!(
+        error,
+        EngineError::Unreachable(_) | EngineError::Resting { .. }
+    );
+    !never_heard && !is_answer(error)
+}
+
+/// Whether the engine says that the name is taken.
+#[must_use]
+pub fn is_conflict(error: &EngineError) -> bool {
+    answer(error).is_some_and(|(status, _)| status == 409)
+}
+
 /// Whether the engine says that what was asked about is not there.
 #[must_use]
 pub fn is_missing(error: &EngineError) -> bool {
@@ -214,3 +307,6 @@ pub fn create_failed(error: EngineError, template: &Template) -> EngineError {
         _ => error,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,9 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bollard::Docker;
 use bollard::container::LogOutput;
-use bollard::models::ContainerUpdateBody;
+use bollard::models::{ContainerInspectResponse, ContainerUpdateBody};
 use bollard::query_parameters::{
     AttachContainerOptions, InspectContainerOptions, KillContainerOptions, RemoveContainerOptions,
     StartContainerOptions,
@@ -21,7 +20,8 @@ use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use super::Connection;
-use super::client::{Call, bounded, is_answer, is_missing};
+use super::calls::Manner;
+use super::client::{Call, Client, is_answer, is_conflict, is_missing, leaves_open};
 use super::placement::MountNamespace;
 use super::reaper::Reaper;
 use crate::sandbox::engine::{Channel, EngineError, Sandbox};
@@ -32,6 +32,14 @@ const PLACE_BOUND: Duration = Duration::from_secs(10);
 
 /// Billionths of a CPU in one.
 const NANO_CPUS: i64 = 1_000_000_000;
+
+/// The bound on the CPU time of a sandbox that is to end: every CPU that this process may use, but
+/// never less than it had. The daemon can be confined to fewer CPUs than its engine, and a bound
+/// that the engine has taken once is within what the host has.
+fn nano_cpus_at_the_end(own: i64, seen: usize) -> i64 {
+    let seen = i64::try_from(seen).unwrap_or(i64::MAX);
+    seen.saturating_mul(NANO_CPUS).max(own)
+}
 
 /// A container that the daemon made, or may have made: it exists from before the call that makes
 /// it, so that an answer that gets lost leaves nothing behind.
@@ -45,6 +53,8 @@ pub struct DockerSandbox {
     /// Where a data set can be mounted later; known once it was started, if its template asks.
     namespace: Option<MountNamespace>,
     wants_dataset: bool,
+    /// The bound on its CPU time, in billionths of a CPU; 0 until it is told.
+    nano_cpus: i64,
 }
 
 /// What is known of a container.
@@ -67,7 +77,13 @@ impl DockerSandbox {
             slot: None,
             namespace: None,
             wants_dataset: false,
+            nano_cpus: 0,
         }
+    }
+
+    /// Says what it may use of the CPUs.
+    pub(super) fn may_use(&mut self, nano_cpus: i64) {
+        self.nano_cpus = nano_cpus;
     }
 
     /// Says that a data set is to be mounted into it once it was started.
@@ -81,17 +97,37 @@ impl DockerSandbox {
 
     /// Takes note of how the call that makes it was answered.
     pub(super) fn made<T>(&mut self, answer: Result<T, EngineError>) -> Result<T, EngineError> {
-        if answer.as_ref().err().is_none_or(is_answer) {
-            self.standing = Standing::Answered;
+        match &answer {
+            Ok(_) => self.standing = Standing::Answered,
+            Err(error) if is_answer(error) => self.standing = Standing::Answered,
+            // The engine has never heard of it.
+            Err(EngineError::Unreachable(_) | EngineError::Resting { .. }) => {
+                self.standing = Standing::Removed;
+            }
+            Err(_) => {}
         }
         answer
     }
 
+    /// What the engine shows of it.
+    async fn inspect(&self) -> Result<ContainerInspectResponse, EngineError> {
+        let docker = &self.connection.docker;
+        let inspect = docker.repeated(Call::Inspect, Manner::Polite, || {
+            docker.inspect_container(&self.name, None::<InspectContainerOptions>)
+        });
+        inspect.await
+    }
+
+    /// Whether a start that was not answered has taken place all the same. The supervisor waits
+    /// then for what it is told over the stream, as after any other.
+    async fn is_running(&self) -> bool {
+        let state = self.inspect().await.ok().and_then(|found| found.state);
+        state.and_then(|state| state.running) == Some(true)
+    }
+
     /// Where a data set can be mounted into it; `None` if that turns out not to be possible.
     async fn find_namespace(&self) -> Result<Option<MountNamespace>, EngineError> {
-        let docker = &self.connection.docker;
-        let inspect = docker.inspect_container(&self.name, None::<InspectContainerOptions>);
-        let inspected = bounded(Call::Inspect, inspect).await?;
+        let inspected = self.inspect().await?;
         let pid = inspected.state.and_then(|state| state.pid);
         let id = inspected.id.unwrap_or_default();
         let placement = &self.connection.placement;
@@ -121,13 +157,15 @@ impl Sandbox for DockerSandbox {
             stderr: true,
             ..Default::default()
         };
-        let attached = bounded(
-            Call::Attach,
-            docker.attach_container(&self.name, Some(options)),
-        )
-        .await?;
-        let start = docker.start_container(&self.name, None::<StartContainerOptions>);
-        if let Err(error) = bounded(Call::Start, start).await {
+        let attach = docker.attach_container(&self.name, Some(options));
+        let attached = docker.once(Call::Attach, attach).await?;
+        // A second start of the supervisor is none.
+        let start = docker.repeated(Call::Start, Manner::Polite, || {
+            docker.start_container(&self.name, None::<StartContainerOptions>)
+        });
+        if let Err(error) = start.await
+            && !(leaves_open(&error) && self.is_running().await)
+        {
             // The supervisor may be what is missing: someone can have removed its volume.
             *self.connection.supervisor_volume.lock().await = None;
             return Err(error);
@@ -152,14 +190,17 @@ impl Sandbox for DockerSandbox {
     }
 
     async fn unthrottle(&self) -> Result<(), EngineError> {
-        let cpus = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let seen = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let update = ContainerUpdateBody {
-            nano_cpus: i64::try_from(cpus).ok().map(|cpus| cpus * NANO_CPUS),
+            nano_cpus: Some(nano_cpus_at_the_end(self.nano_cpus, seen)),
             ..ContainerUpdateBody::default()
         };
         let docker = &self.connection.docker;
-        let call = docker.update_container(&self.name, update);
-        match bounded(Call::Update, call).await {
+        // Tried whatever happened to others, as the kill that follows where this does not help.
+        let call = docker.repeated(Call::Update, Manner::Insistent, || {
+            docker.update_container(&self.name, update.clone())
+        });
+        match call.await {
             // It is over already.
             Err(error) if is_missing(&error) => Ok(()),
             other => other,
@@ -171,18 +212,19 @@ impl Sandbox for DockerSandbox {
             signal: "SIGKILL".to_owned(),
         };
         let docker = &self.connection.docker;
-        let kill = docker.kill_container(&self.name, Some(options));
-        match bounded(Call::Kill, kill).await {
-            // Gone already, or not running any more: as wanted.
-            Err(error) if is_answer(&error) => Ok(()),
+        // Tried whatever happened to others: nobody else ends this one.
+        let kill = docker.repeated(Call::Kill, Manner::Insistent, || {
+            docker.kill_container(&self.name, Some(options.clone()))
+        });
+        match kill.await {
+            // Gone already, or not running any more: as wanted. Any other answer confirms nothing.
+            Err(error) if is_missing(&error) || is_conflict(&error) => Ok(()),
             other => other,
         }
     }
 
     async fn memory_kill_seen(&self) -> Result<bool, EngineError> {
-        let docker = &self.connection.docker;
-        let inspect = docker.inspect_container(&self.name, None::<InspectContainerOptions>);
-        match bounded(Call::Inspect, inspect).await {
+        match self.inspect().await {
             Ok(inspected) => Ok(inspected
                 .state
                 .and_then(|state| state.oom_killed)
@@ -206,6 +248,11 @@ impl Sandbox for DockerSandbox {
             None => self.remove().await,
         }
     }
+
+    fn quarantine(mut self: Box<Self>) {
+        self.reaper.set_aside(&self.name, self.slot.take());
+        self.standing = Standing::Removed;
+    }
 }
 
 impl Drop for DockerSandbox {
@@ -223,13 +270,16 @@ impl Drop for DockerSandbox {
 /// # Errors
 ///
 /// What removing met; the container may be left.
-pub(super) async fn remove(docker: &Docker, name: &str) -> Result<bool, EngineError> {
+pub(super) async fn remove(docker: &Client, name: &str) -> Result<bool, EngineError> {
     let options = RemoveContainerOptions {
         force: true,
         v: true,
         ..Default::default()
     };
-    match bounded(Call::Remove, docker.remove_container(name, Some(options))).await {
+    let remove = docker.repeated(Call::Remove, Manner::Polite, || {
+        docker.remove_container(name, Some(options.clone()))
+    });
+    match remove.await {
         Ok(()) => Ok(true),
         Err(error) if is_missing(&error) => Ok(false),
         Err(error) => Err(error),
@@ -254,4 +304,18 @@ fn supervisor_output(
         }
         Err(error) => Some(Err(EngineError::Stream(error.into()))),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_on_cpu_time_is_never_lowered_for_the_end() {
+        // The host has more than the sandbox was given: it gets them.
+        assert_eq!(nano_cpus_at_the_end(NANO_CPUS / 2, 4), 4 * NANO_CPUS);
+        // The daemon sees fewer than the sandbox was given.
+        assert_eq!(nano_cpus_at_the_end(3 * NANO_CPUS, 1), 3 * NANO_CPUS);
+        assert_eq!(nano_cpus_at_the_end(1, usize::MAX), i64::MAX);
+    }
 }

@@ -8,12 +8,14 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use bollard::models::{ContainerInspectResponse, ContainerStateStatusEnum};
 use bollard::query_parameters::{CreateContainerOptions, InspectContainerOptions};
-use tracing::warn;
+use tracing::{info, warn};
 
-use super::client::{self, Call, bounded};
-use super::container::DockerSandbox;
-use super::options::{self, Identity, container_name};
+use super::calls::Manner;
+use super::client::{self, Call, Client};
+use super::container::{self, DockerSandbox};
+use super::options::{self, Identity, LABEL_EXECUTION, LABEL_INSTANCE, container_name};
 use super::reaper::Reaper;
 use super::supervisor::{self, SupervisorVolume};
 use super::{Connection, applied, verify};
@@ -48,6 +50,11 @@ impl Creation {
             lifetime,
         } = &self.request;
         let name = container_name(&self.instance, execution);
+        let is_second = self.reaper.take_back(&name);
+        if is_second && let Err(error) = container::remove(&self.connection.docker, &name).await {
+            self.reaper.take_if_it_appears(&name);
+            return Err(error);
+        }
         if !self.reaper.settled(&name, SETTLED_WITHIN).await {
             return Err(EngineError::TimedOut {
                 call: Call::Remove.words(),
@@ -65,20 +72,55 @@ impl Creation {
         };
         let body = options::container(template, &identity);
         let mut sandbox = self.sandbox(execution);
+        sandbox.may_use(
+            body.host_config
+                .as_ref()
+                .and_then(|c| c.nano_cpus)
+                .unwrap_or_default(),
+        );
         let docker = &self.connection.docker;
         let create = CreateContainerOptions {
             name: Some(sandbox.name().to_owned()),
             ..Default::default()
         };
-        let created = docker.create_container(Some(create), body.clone());
-        sandbox
-            .made(bounded(Call::Create, created).await)
-            .map_err(|error| client::create_failed(error, template))?;
-        let inspect = docker.inspect_container(sandbox.name(), None::<InspectContainerOptions>);
-        let (inspected, about) = tokio::join!(
-            bounded(Call::Inspect, inspect),
-            self.connection.about.get(docker)
-        );
+        let mut attempts = 0;
+        let created = docker.repeated(Call::Create, Manner::Polite, || {
+            attempts += 1;
+            docker.create_container(Some(create.clone()), body.clone())
+        });
+        let created = created.await;
+        let inspect = || docker.inspect_container(sandbox.name(), None::<InspectContainerOptions>);
+        let (inspected, about) = match created {
+            // Nobody knows whether it is there: the engine is asked by its name, which is nobody
+            // else's.
+            Err(error) if may_be_there(&error, attempts) => {
+                let asked = docker.repeated(Call::Inspect, Manner::Polite, inspect);
+                match asked.await {
+                    Ok(found) if is_untouched(&found, &self.instance, execution) => {
+                        info!(
+                            sandbox = name,
+                            "a sandbox whose making was not answered is there"
+                        );
+                        (Ok(found), self.connection.about.get(docker).await)
+                    }
+                    // The name is taken and nothing is there yet: the first attempt is under way.
+                    Ok(_) | Err(_) if client::is_conflict(&error) => return Err(in_doubt(docker)),
+                    Ok(_) | Err(_) => return Err(error),
+                }
+            }
+            // An earlier attempt for this execution has come true in this moment: it has another
+            // uid, so it is removed before the next one.
+            Err(error) if is_second && client::is_conflict(&error) => return Err(in_doubt(docker)),
+            Err(error) => {
+                let answer = sandbox.made::<Created>(Err(error));
+                return answer.map_err(|error| client::create_failed(error, template));
+            }
+            Ok(_) => tokio::join!(
+                docker.repeated(Call::Inspect, Manner::Polite, inspect),
+                self.connection.about.get(docker)
+            ),
+        };
+        sandbox.made(Ok(()))?;
         let inspected = inspected?;
         let differences = verify::differences(&body, &inspected);
         if !differences.is_empty() {
@@ -127,6 +169,35 @@ impl Creation {
         *known = Some(volume);
         Ok(name)
     }
+}
+
+/// Whether a creation that failed so may have made the container all the same. A name that is taken
+/// says so only if this very call has asked for it before.
+fn may_be_there(error: &EngineError, attempts: u32) -> bool {
+    client::leaves_open(error) || (attempts > 1 && client::is_conflict(error))
+}
+
+/// The failure of a creation of which nobody knows yet what becomes of it.
+fn in_doubt(docker: &Client) -> EngineError {
+    EngineError::TimedOut {
+        call: Call::Create.words(),
+        seconds: Call::Create.deadline(docker.bounds()).as_secs(),
+    }
+}
+
+/// Whether a container is the one that was to be made for this execution, and nothing has run in it.
+fn is_untouched(
+    found: &ContainerInspectResponse,
+    instance: &InstanceId,
+    execution: &ExecutionId,
+) -> bool {
+    let labels = found.config.as_ref().and_then(|c| c.labels.as_ref());
+    let has =
+        |label: &str, value: String| labels.and_then(|labels| labels.get(label)) == Some(&value);
+    let state = found.state.as_ref().and_then(|state| state.status);
+    state == Some(ContainerStateStatusEnum::CREATED)
+        && has(LABEL_INSTANCE, instance.to_string())
+        && has(LABEL_EXECUTION, execution.to_string())
 }
 
 /// When the program of a sandbox created now has to be over, in seconds since the epoch.

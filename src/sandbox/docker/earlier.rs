@@ -13,7 +13,7 @@ use bollard::query_parameters::{
 use jiff::Timestamp;
 
 use super::DockerEngine;
-use super::client::{Call, bounded, is_missing};
+use super::client::{Call, is_missing};
 use super::images::{LABEL_IMAGE, default_reference};
 use super::supervisor::{LABEL_SUPERVISOR, volume_name};
 use crate::sandbox::engine::EngineError;
@@ -80,13 +80,17 @@ impl DockerEngine {
         if let Some(time) = kept.volumes {
             let filters = HashMap::from([("label", vec![LABEL_SUPERVISOR])]);
             let options = ListVolumesOptionsBuilder::new().filters(&filters).build();
-            let listed = bounded(Call::ListEarlier, docker.list_volumes(Some(options))).await?;
+            let listed = docker
+                .once(Call::ListEarlier, docker.list_volumes(Some(options)))
+                .await?;
             found.extend(volumes(listed.volumes.unwrap_or_default(), now, time));
         }
         if let Some(time) = kept.images {
             let filters = HashMap::from([("label", vec![LABEL_IMAGE])]);
             let options = ListImagesOptionsBuilder::new().filters(&filters).build();
-            let listed = bounded(Call::ListEarlier, docker.list_images(Some(options))).await?;
+            let listed = docker
+                .once(Call::ListEarlier, docker.list_images(Some(options)))
+                .await?;
             found.extend(images(listed, now, time, &kept.named));
         }
         Ok(found)
@@ -103,11 +107,11 @@ impl DockerEngine {
         let removed = match earlier {
             Earlier::Volume(name) => {
                 let removing = docker.remove_volume(name, None::<RemoveVolumeOptions>);
-                bounded(Call::RemoveEarlier, removing).await
+                docker.once(Call::RemoveEarlier, removing).await
             }
             Earlier::Image(name) => {
                 let removing = docker.remove_image(name, None::<RemoveImageOptions>, None);
-                bounded(Call::RemoveEarlier, removing).await.map(drop)
+                docker.once(Call::RemoveEarlier, removing).await.map(drop)
             }
         };
         match removed {

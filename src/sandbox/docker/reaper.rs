@@ -8,18 +8,20 @@ use std::collections::btree_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bollard::Docker;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use jiff::Timestamp;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{debug, error, warn};
+use tracing::{debug, error, info, warn};
 
-use super::client;
+use super::calls::{Calls, Manner};
+use super::client::Client;
 use super::container;
 use crate::sandbox::engine::EngineError;
+use crate::sandbox::health::Quarantine;
 use crate::sandbox::slots::Slot;
 
 /// Containers remembered at most; more are left to the sweep at the next start.
@@ -51,8 +53,9 @@ pub struct Reaper {
 #[derive(Debug)]
 struct Shared {
     host: String,
+    calls: Arc<Calls>,
     /// The engine's client, once somebody has connected.
-    docker: Mutex<Option<Docker>>,
+    docker: Mutex<Option<Client>>,
     pending: Mutex<Pending>,
     changed: Notify,
     /// Whether the task runs: it is started with the first container.
@@ -60,7 +63,7 @@ struct Shared {
     debt: Arc<Semaphore>,
     tasks: TaskTracker,
     /// Calls that are seen through to their answer.
-    calls: TaskTracker,
+    seen_through: TaskTracker,
     stop: CancellationToken,
 }
 
@@ -79,6 +82,8 @@ struct Left {
     slot: Option<Slot>,
     /// Held by one that nobody waits for.
     debt: Option<OwnedSemaphorePermit>,
+    /// Since when the engine has not confirmed what it was asked for: its end, or its removal.
+    unconfirmed: Option<Timestamp>,
 }
 
 impl Left {
@@ -89,26 +94,29 @@ impl Left {
             is_tried: false,
             slot: None,
             debt: None,
+            unconfirmed: None,
         }
     }
 
     fn adopt(&mut self, other: Self) {
         self.slot = self.slot.take().or(other.slot);
         self.debt = self.debt.take().or(other.debt);
+        self.unconfirmed = self.unconfirmed.or(other.unconfirmed);
     }
 }
 
 impl Reaper {
-    pub(super) fn new(host: String) -> Self {
+    pub(super) fn new(host: String, calls: Arc<Calls>) -> Self {
         let shared = Shared {
             host,
+            calls,
             docker: Mutex::new(None),
             pending: Mutex::default(),
             changed: Notify::new(),
             running: Mutex::new(false),
             debt: Arc::new(Semaphore::new(MAX_DEBT)),
             tasks: TaskTracker::new(),
-            calls: TaskTracker::new(),
+            seen_through: TaskTracker::new(),
             stop: CancellationToken::new(),
         };
         Self {
@@ -117,7 +125,7 @@ impl Reaper {
     }
 
     /// Uses this client from now on.
-    pub(super) fn use_client(&self, docker: &Docker) {
+    pub(super) fn use_client(&self, docker: &Client) {
         *lock(&self.shared.docker) = Some(docker.clone());
     }
 
@@ -128,7 +136,7 @@ impl Reaper {
         work: impl Future<Output = T> + Send + 'static,
     ) -> oneshot::Receiver<T> {
         let (answer, wanted) = oneshot::channel();
-        self.shared.calls.spawn(async move {
+        self.shared.seen_through.spawn(async move {
             // An answer that nobody waits for is dropped here, while the task still counts: what
             // its end hands to the reaper is there before anyone believes that nothing is left.
             drop(answer.send(work.await));
@@ -154,6 +162,32 @@ impl Reaper {
         self.remember(name, left);
     }
 
+    /// Takes over a container in which something may still run, because its end was not confirmed.
+    pub(super) fn set_aside(&self, name: &str, slot: Option<Slot>) {
+        error!(
+            sandbox = name,
+            "the engine did not confirm the end of a sandbox: it is set aside, with its uid, until \
+             it is seen to be gone"
+        );
+        let left = Left {
+            slot,
+            unconfirmed: Some(Timestamp::now()),
+            ..Left::now()
+        };
+        self.remember(name, left);
+        self.shared.calls.tell();
+    }
+
+    /// What the engine has not confirmed.
+    pub(super) fn quarantine(&self) -> Quarantine {
+        let pending = lock(&self.shared.pending);
+        let since = pending.values().filter_map(|left| left.unconfirmed);
+        Quarantine {
+            sandboxes: since.clone().count(),
+            since: since.min(),
+        }
+    }
+
     /// Takes over the removal of a container that the engine may still be about to make.
     pub(super) fn take_if_it_appears(&self, name: &str) {
         let left = Left {
@@ -163,6 +197,21 @@ impl Reaper {
         self.remember(name, left);
     }
 
+    /// Gives back the removal of a container that nobody has seen, to somebody who makes another one
+    /// by the same name; tells whether there was one. While it is being looked for there is none:
+    /// [`Reaper::settled`] waits then.
+    pub(super) fn take_back(&self, name: &str) -> bool {
+        let mut pending = lock(&self.shared.pending);
+        let is_unseen = |left: &Left| left.may_appear_until.is_some() && !left.is_tried;
+        let is_there = pending.get(name).is_some_and(is_unseen);
+        if is_there {
+            pending.remove(name);
+            drop(pending);
+            self.shared.changed.notify_waiters();
+        }
+        is_there
+    }
+
     fn remember(&self, name: &str, left: Left) {
         let mut pending = lock(&self.shared.pending);
         if pending.len() >= MAX_PENDING {
@@ -170,6 +219,10 @@ impl Reaper {
                 sandbox = name,
                 "too many containers wait for removal: left to the next start"
             );
+            // As long as this daemon lives its uid is nobody else's.
+            if let Some(slot) = left.slot {
+                slot.never_free();
+            }
             return;
         }
         match pending.entry(name.to_owned()) {
@@ -216,9 +269,9 @@ impl Reaper {
 
     /// Waits until nothing is left to remove, at most for `bound`, then stops.
     pub(super) async fn finish(&self, bound: Duration) {
-        self.shared.calls.close();
+        self.shared.seen_through.close();
         let emptied = async {
-            self.shared.calls.wait().await;
+            self.shared.seen_through.wait().await;
             loop {
                 let changed = self.shared.changed.notified();
                 if lock(&self.shared.pending).is_empty() {
@@ -245,13 +298,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    /// The next container whose turn it is, marked as being tried.
+    /// The container whose turn it has been for the longest, marked as being tried: one that cannot be
+    /// removed must not keep the others from being tried.
     fn next(&self) -> Option<String> {
         let mut pending = lock(&self.pending);
         let now = Instant::now();
         let (name, left) = pending
             .iter_mut()
-            .find(|(_, left)| !left.is_tried && left.next_try <= now)?;
+            .filter(|(_, left)| !left.is_tried && left.next_try <= now)
+            .min_by_key(|(_, left)| left.next_try)?;
         left.is_tried = true;
         Some(name.clone())
     }
@@ -263,11 +318,11 @@ impl Shared {
         waiting.map(|left| left.next_try).min()
     }
 
-    async fn client(&self) -> Result<Docker, EngineError> {
+    async fn client(&self) -> Result<Client, EngineError> {
         if let Some(docker) = &*lock(&self.docker) {
             return Ok(docker.clone());
         }
-        let docker = client::connect(&self.host).await?;
+        let docker = Client::connect(&self.host, &self.calls, Manner::Polite).await?;
         Ok(lock(&self.docker).get_or_insert(docker).clone())
     }
 
@@ -281,13 +336,25 @@ impl Shared {
         let now = Instant::now();
         match removed {
             Ok(found) if found || left.may_appear_until.is_none_or(|until| until <= now) => {
-                pending.remove(&name);
+                let gone = pending.remove(&name);
                 drop(pending);
+                // Its slot is free before anyone hears of it.
+                if gone.is_some_and(|left| left.unconfirmed.is_some()) {
+                    info!(sandbox = name, "a sandbox that was set aside is gone");
+                    self.calls.tell();
+                }
                 self.changed.notify_waiters();
                 return;
             }
             Ok(_) => {}
-            Err(error) => debug!(sandbox = name, %error, "a container cannot be removed yet"),
+            Err(error) => {
+                debug!(sandbox = name, %error, "a container cannot be removed yet");
+                // Of one that may never have been made nothing is to be confirmed.
+                if left.may_appear_until.is_none() && left.unconfirmed.is_none() {
+                    left.unconfirmed = Some(Timestamp::now());
+                    self.calls.tell();
+                }
+            }
         }
         left.is_tried = false;
         left.next_try = now + RETRY_AFTER;
@@ -324,3 +391,6 @@ async fn until(turn: Option<Instant>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,6 @@
 //! the sandbox's image and never started; the program goes in as a plain archive of one file
 //! (security.md finding 5), is read back, and compared.
 
-use bollard::Docker;
 use bollard::models::{
     ContainerCreateBody, HostConfig, Mount, MountType, MountVolumeOptions, VolumeCreateRequest,
 };
@@ -18,7 +17,8 @@ use std::collections::HashMap;
 use std::io::Read as _;
 use tracing::info;
 
-use super::client::{Call, bounded, is_missing};
+use super::calls::Manner;
+use super::client::{Call, Client, is_missing};
 use super::options::{LABEL_EXECUTION, LABEL_INSTANCE};
 use crate::ids::{ExecutionId, InstanceId};
 use crate::sandbox::engine::EngineError;
@@ -88,9 +88,12 @@ pub(super) struct SupervisorVolume {
 
 impl SupervisorVolume {
     /// Looks for the volume on the engine.
-    pub(super) async fn find(docker: &Docker) -> Result<Option<Self>, EngineError> {
+    pub(super) async fn find(docker: &Client) -> Result<Option<Self>, EngineError> {
         let name = volume_name();
-        match bounded(Call::InspectVolume, docker.inspect_volume(&name)).await {
+        let asked = docker.repeated(Call::InspectVolume, Manner::Polite, || {
+            docker.inspect_volume(&name)
+        });
+        match asked.await {
             Ok(volume) => Ok(Some(Self {
                 created_at: volume.created_at.map(|time| time.to_string()),
                 name,
@@ -102,7 +105,7 @@ impl SupervisorVolume {
 }
 
 /// Makes the volume if it is not there.
-pub(super) async fn make_volume(docker: &Docker) -> Result<(), EngineError> {
+pub(super) async fn make_volume(docker: &Client) -> Result<(), EngineError> {
     let volume = volume_name();
     let label = (LABEL_SUPERVISOR.to_owned(), volume.clone());
     let request = VolumeCreateRequest {
@@ -110,15 +113,16 @@ pub(super) async fn make_volume(docker: &Docker) -> Result<(), EngineError> {
         labels: Some(HashMap::from([label])),
         ..Default::default()
     };
-    bounded(Call::CreateVolume, docker.create_volume(request))
-        .await
-        .map(drop)
+    let made = docker.repeated(Call::CreateVolume, Manner::Polite, || {
+        docker.create_volume(request.clone())
+    });
+    made.await.map(drop)
 }
 
 /// Makes the container through which the volume is filled. It has the labels of a sandbox, so that
 /// one that is left is found at the next start.
 pub(super) async fn create_helper(
-    docker: &Docker,
+    docker: &Client,
     name: &str,
     instance: &InstanceId,
     execution: &ExecutionId,
@@ -152,13 +156,12 @@ pub(super) async fn create_helper(
         name: Some(name.to_owned()),
         ..Default::default()
     };
-    bounded(Call::Create, docker.create_container(Some(options), body))
-        .await
-        .map(drop)
+    let create = docker.create_container(Some(options), body);
+    docker.once(Call::Create, create).await.map(drop)
 }
 
 /// Makes sure that the volume holds exactly what it should.
-pub(super) async fn fill(docker: &Docker, helper: &str) -> Result<(), EngineError> {
+pub(super) async fn fill(docker: &Client, helper: &str) -> Result<(), EngineError> {
     if content(docker, helper)
         .await?
         .is_some_and(|found| found == files())
@@ -178,11 +181,8 @@ pub(super) async fn fill(docker: &Docker, helper: &str) -> Result<(), EngineErro
         source: error.into(),
     })?;
     let body = bollard::body_full(Bytes::from(archive));
-    bounded(
-        Call::CopySupervisor,
-        docker.upload_to_container(helper, Some(options), body),
-    )
-    .await?;
+    let upload = docker.upload_to_container(helper, Some(options), body);
+    docker.once(Call::CopySupervisor, upload).await?;
     if content(docker, helper)
         .await?
         .is_some_and(|found| found == files())
@@ -224,7 +224,7 @@ fn header(size: u64, mode: u32) -> tar::Header {
 
 /// What the volume holds, read through the engine's archive call; `None` if that is too much, or
 /// nothing that can be read.
-async fn content(docker: &Docker, helper: &str) -> Result<Option<Vec<VolumeFile>>, EngineError> {
+async fn content(docker: &Client, helper: &str) -> Result<Option<Vec<VolumeFile>>, EngineError> {
     let options = DownloadFromContainerOptions {
         path: SUPERVISOR_DIRECTORY.to_owned(),
     };
@@ -239,7 +239,7 @@ async fn content(docker: &Docker, helper: &str) -> Result<Option<Vec<VolumeFile>
         }
         Ok(Some(bytes))
     };
-    match bounded(Call::CopySupervisor, download).await {
+    match docker.once(Call::CopySupervisor, download).await {
         Ok(bytes) => Ok(bytes.and_then(|bytes| unpacked(&bytes).ok())),
         Err(error) if is_missing(&error) => Ok(None),
         Err(error) => Err(error),

@@ -8,7 +8,8 @@ use bollard::models::{
 use bollard::query_parameters::InspectContainerOptions;
 
 use super::DockerEngine;
-use super::client::{Call, bounded};
+use super::calls::Manner;
+use super::client::Call;
 use super::options::container_name;
 use crate::ids::ExecutionId;
 use crate::sandbox::engine::EngineError;
@@ -20,18 +21,22 @@ const RUNC: &str = "runc";
 #[async_trait]
 impl Survey for DockerEngine {
     async fn survey(&self) -> Result<EngineFacts, EngineError> {
-        let docker = self.docker().await?;
-        let info = bounded(Call::Describe, docker.info()).await?;
-        let version = bounded(Call::Describe, docker.version()).await?;
+        let docker = self.client().await?;
+        let asked = docker.repeated(Call::Describe, Manner::Polite, || docker.info());
+        let info = asked.await?;
+        let asked = docker.repeated(Call::Describe, Manner::Polite, || docker.version());
+        let version = asked.await?;
         let api_version = docker.client_version().to_string();
         Ok(engine_facts(info, version, api_version))
     }
 
     async fn applied(&self, execution: &ExecutionId) -> Result<AppliedSettings, EngineError> {
-        let docker = self.docker().await?;
+        let docker = self.client().await?;
         let name = container_name(&self.instance, execution);
-        let inspect = docker.inspect_container(&name, None::<InspectContainerOptions>);
-        Ok(applied_settings(bounded(Call::Inspect, inspect).await?))
+        let inspect = docker.repeated(Call::Inspect, Manner::Polite, || {
+            docker.inspect_container(&name, None::<InspectContainerOptions>)
+        });
+        Ok(applied_settings(inspect.await?))
     }
 }
 

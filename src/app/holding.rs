@@ -1,0 +1,141 @@
+//! The daemon and an engine that goes away: the queue is held as long as no sandbox can be made, and
+//! clients who ask are told why and since when. Everything is let go by itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::api::Readiness;
+use crate::runs::gate::{Gate, Held};
+use crate::sandbox::Engine;
+use crate::sandbox::docker::DockerEngine;
+use crate::sandbox::health::Hold;
+use crate::sandbox::pool::Pool;
+
+/// How often the engine is asked whether it is there: an engine that is back is used after that, and
+/// one that goes away is noticed before many runs meet it.
+const PROBE_EVERY: Duration = Duration::from_secs(2);
+
+/// How often time alone may have changed something.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// How long a client who asks waits for an engine that did not answer lately.
+const ASKED_AGAIN: Duration = Duration::from_secs(1);
+
+/// Holds the gate while the engine cannot be used, until it is stopped.
+pub(super) async fn hold(engine: Arc<DockerEngine>, gate: Gate, stop: CancellationToken) {
+    let probing = async {
+        loop {
+            // What it says is in the engine's health.
+            drop(engine.probe().await);
+            sleep(PROBE_EVERY).await;
+        }
+    };
+    let holding = async {
+        let mut changes = engine.changes();
+        loop {
+            follow(engine.health().hold(), &gate);
+            tokio::select! {
+                // The other end is held by the engine, which is held here.
+                _ = changes.changed() => {}
+                () = sleep(LOOK_EVERY) => {}
+            }
+        }
+    };
+    stop.run_until_cancelled(async { tokio::join!(probing, holding) })
+        .await;
+}
+
+fn follow(hold: Option<Hold>, gate: &Gate) {
+    let held = hold.map(|hold| Held {
+        reason: hold.reason,
+        since: hold.since,
+    });
+    let was_held = gate.held().is_some();
+    if !gate.hold(held.clone()) {
+        return;
+    }
+    match held {
+        Some(held) if !was_held => {
+            warn!(
+                reason = held.reason,
+                "runs wait: no sandbox can be made at the moment"
+            );
+        }
+        Some(_) => {}
+        None => info!("runs are started again"),
+    }
+}
+
+/// Whether runs can be carried out, for the interface.
+#[derive(Debug)]
+pub(super) struct EngineReadiness {
+    pub(super) engine: Arc<DockerEngine>,
+    pub(super) image: String,
+    pub(super) pool: Option<Pool>,
+    pub(super) gate: Gate,
+}
+
+#[async_trait]
+impl Readiness for EngineReadiness {
+    fn waiting_sandboxes(&self) -> usize {
+        self.pool.as_ref().map_or(0, Pool::waiting)
+    }
+
+    fn unready_since(&self) -> Option<Timestamp> {
+        self.engine.health().hold().and_then(|hold| hold.since)
+    }
+
+    async fn check(&self) -> Vec<String> {
+        if self.engine.health().hold().is_some() {
+            // It may be back in this very moment; but nobody waits for one that is not.
+            drop(timeout(ASKED_AGAIN, self.engine.probe()).await);
+            if let Some(hold) = self.engine.health().hold() {
+                return vec![told(&hold)];
+            }
+        }
+        let asked = async {
+            self.engine.describe().await?;
+            self.engine.image(&self.image).await
+        };
+        if let Err(error) = asked.await {
+            let hold = self.engine.health().hold();
+            return vec![hold.map_or_else(|| error.to_string(), |hold| told(&hold))];
+        }
+        self.gate.reasons()
+    }
+}
+
+fn told(hold: &Hold) -> String {
+    match hold.since {
+        Some(since) => format!("{} (since {since:.0})", hold.reason),
+        None => hold.reason.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gate_follows_the_engine_and_clients_hear_why_and_since_when() {
+        let hold = Hold {
+            reason: "the engine is away".to_owned(),
+            since: Some(Timestamp::UNIX_EPOCH),
+        };
+        let gate = Gate::open();
+        follow(Some(hold.clone()), &gate);
+        assert_eq!(gate.held().unwrap().reason, "the engine is away");
+        assert_eq!(
+            told(&hold),
+            "the engine is away (since 1970-01-01T00:00:00Z)"
+        );
+        follow(None, &gate);
+        assert_eq!(gate.held(), None);
+    }
+}
