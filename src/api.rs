@@ -67,6 +67,11 @@ pub trait Readiness: Send + Sync + std::fmt::Debug {
         None
     }
 
+    /// How many sandboxes the engine has not confirmed the end or the removal of.
+    fn sandboxes_set_aside(&self) -> usize {
+        0
+    }
+
     /// How many sandboxes wait for a run.
     fn waiting_sandboxes(&self) -> usize;
 }

@@ -18,7 +18,7 @@ mod interface;
 
 mod validate;
 
-pub use engine::{EngineSettings, MAX_ENDING_SECONDS};
+pub use engine::{EngineSettings, longest_ending};
 pub use layers::{ConfigError, Overrides, Sources, load, refuses_colour};
 pub use sections::{Api, App, Auth, Config, Doctor, Execution, LimitsSection, Llm, Pool};
 pub use storage::{RetentionSection, StoreSection};

@@ -12,6 +12,8 @@ mod collection;
 
 mod conclusion;
 
+mod stopping;
+
 mod evidence;
 
 pub mod host_paths;

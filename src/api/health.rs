@@ -23,18 +23,24 @@ pub(super) async fn ready(State(state): State<ApiState>) -> (StatusCode, Json<Va
     if state.shutdown.is_cancelled() {
         reasons.push("the daemon is shutting down".to_owned());
     }
-    if reasons.is_empty() {
+    let (status, mut body) = if reasons.is_empty() {
         let pool = json!({
             "size": state.config.pool.size,
             "waiting": state.readiness.waiting_sandboxes(),
         });
         let body = json!({ "status": "ready", "pool": pool });
-        (StatusCode::OK, Json(body))
+        (StatusCode::OK, body)
     } else {
         let mut body = json!({ "status": "unavailable", "reasons": reasons });
         if let Some(since) = state.readiness.unready_since() {
             body["since"] = json!(since);
         }
-        (StatusCode::SERVICE_UNAVAILABLE, Json(body))
+        (StatusCode::SERVICE_UNAVAILABLE, body)
+    };
+    // Capacity that is missing, whether or not the rest is enough to go on.
+    let set_aside = state.readiness.sandboxes_set_aside();
+    if set_aside > 0 {
+        body["set_aside"] = json!(set_aside);
     }
+    (status, Json(body))
 }

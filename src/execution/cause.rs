@@ -90,13 +90,40 @@ pub struct Facts<'a> {
 pub enum End<'a> {
     /// The supervisor reported the end of the main process.
     Reported(&'a Exited),
-    /// The daemon destroyed the sandbox at the deadline because the supervisor had not ended the
+    /// The daemon had the sandbox ended at the deadline because the supervisor had not ended the
     /// program; wall clock in seconds.
-    KilledAtDeadline(f64),
-    /// The daemon destroyed the sandbox on request.
-    KilledOnCancel,
+    KilledAtDeadline(f64, Stop),
+    /// The daemon had the sandbox ended on request.
+    KilledOnCancel(Stop),
     /// The sandbox went away without a report.
     Lost(String),
+}
+
+/// What is known of the end of a sandbox that the engine was told to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// Nothing runs in it any more.
+    Confirmed,
+    /// The engine did not answer. The supervisor ends the program by a clock of its own.
+    Unanswered,
+    /// The engine is there and does not confirm it.
+    Failed,
+}
+
+impl Stop {
+    /// As evidence.
+    fn words(self) -> &'static str {
+        match self {
+            Self::Confirmed => "the daemon destroyed the sandbox",
+            Self::Unanswered => {
+                "the engine did not answer when it was told to end the sandbox, whose supervisor \
+                 ends the program by a clock of its own"
+            }
+            Self::Failed => {
+                "the engine was told to end the sandbox and does not confirm that it did"
+            }
+        }
+    }
 }
 
 /// What the facts mean.

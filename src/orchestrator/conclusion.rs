@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::conversation::{Conversation, TalkEnd};
 use crate::artifacts::{Collected, Staging};
-use crate::execution::cause::{End, Facts, Verdict, judge};
+use crate::execution::cause::{End, Facts, Stop, Verdict, judge};
 use crate::execution::output::{Head, tail_text};
 use crate::execution::result::{ExecutionResult, ResourceUsage, Status};
 use crate::execution::spec::ExecutionSpec;
@@ -84,14 +84,16 @@ struct Talked {
     wall: Duration,
 }
 
-/// The result of a program that was started.
+/// The result of a program that was started. `engine` is what is known of a stop that it was asked
+/// for, and its word that the kernel killed something for memory.
 pub(super) fn conclude(
     spec: &ExecutionSpec,
     talk: Conversation,
-    engine_saw_memory_kill: Option<bool>,
+    engine: (Stop, Option<bool>),
     collected: Gathered,
     notes: Vec<String>,
 ) -> ExecutionResult {
+    let (stop, engine_saw_memory_kill) = engine;
     let expected = spec.expected_output_files.iter();
     let missing: Vec<String> = expected
         .filter(|name| !collected.has(name))
@@ -99,8 +101,8 @@ pub(super) fn conclude(
         .collect();
     let (end, exited) = match talk.end {
         TalkEnd::Reported(exited) => (None, Some(exited)),
-        TalkEnd::LateAtDeadline(wall) => (Some(End::KilledAtDeadline(wall)), None),
-        TalkEnd::LateOnCancel => (Some(End::KilledOnCancel), None),
+        TalkEnd::LateAtDeadline(wall) => (Some(End::KilledAtDeadline(wall, stop)), None),
+        TalkEnd::LateOnCancel => (Some(End::KilledOnCancel(stop)), None),
         TalkEnd::Lost(error) => {
             log_chain("the talk with a supervisor broke off", &error);
             (Some(End::Lost(error.to_string())), None)

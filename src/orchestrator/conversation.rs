@@ -63,17 +63,24 @@ pub(super) enum TalkEnd {
     Lost(SessionError),
 }
 
-/// Hands over the files and starts the program.
-pub(super) async fn start(session: &mut Session, spec: &ExecutionSpec) -> Result<(), Trouble> {
+/// Hands over the files. Nothing of the program runs by that.
+pub(super) async fn hand_over(session: &mut Session, spec: &ExecutionSpec) -> Result<(), Trouble> {
     session
         .write_file(SCRIPT_NAME, spec.code.as_bytes())
         .await?;
     for (path, bytes) in &spec.input_files {
         session.write_file(path, bytes).await?;
     }
+    Ok(())
+}
+
+/// Starts the program, for which everything was handed over. Once only, whatever comes of it: a
+/// message that was not answered may have been heard all the same.
+pub(super) async fn start(session: &mut Session, limits: &Limits) -> Result<(), Trouble> {
     session
-        .send(&ToSupervisor::Start(start_message(&spec.limits)))
-        .await?;
+        .send(&ToSupervisor::Start(start_message(limits)))
+        .await
+        .map_err(Trouble::LostAtStart)?;
     match timeout(START_BOUND, session.receive()).await {
         Ok(Ok(FromSupervisor::Started(_))) => Ok(()),
         Ok(Ok(FromSupervisor::Failed(failed))) => Err(Trouble::NotStarted {
@@ -84,8 +91,8 @@ pub(super) async fn start(session: &mut Session, spec: &ExecutionSpec) -> Result
             step: "start".to_owned(),
             message: "the supervisor did not say that the program runs".to_owned(),
         }),
-        Ok(Err(error)) => Err(error.into()),
-        Err(_) => Err(Trouble::NotReady {
+        Ok(Err(error)) => Err(Trouble::LostAtStart(error)),
+        Err(_) => Err(Trouble::SilentAtStart {
             seconds: START_BOUND.as_secs(),
         }),
     }

@@ -1,15 +1,11 @@
 //! One program in one sandbox: prepared, followed, collected, destroyed, judged.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
-use std::future::pending;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::task::spawn_blocking;
-use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::info;
 
 use super::collection::collect;
 use super::conclusion::{Gathered, conclude, never_started};
@@ -17,28 +13,23 @@ use super::conversation::{self, TalkEnd};
 use super::evidence;
 use super::host_paths::{HostPaths, Redacting, redact};
 use super::sandboxes::{Prepared, Sandboxes};
+use super::stopping;
 use super::trouble::Trouble;
 use crate::artifacts::collect::Caps;
 use crate::artifacts::path::ArtifactPath;
 use crate::artifacts::staging::{Attributes, StoreArtifactError};
 use crate::artifacts::{Collector, OutputRoot, Staging};
-use crate::execution::cause::Verdict;
+use crate::execution::cause::{Stop, Verdict};
 use crate::execution::paths::input_file_path;
 use crate::execution::result::{ExecutionResult, SandboxStart};
-use crate::execution::spec::{ExecutionSpec, Limits, SETUP_NAME};
+use crate::execution::spec::{ExecutionSpec, SETUP_NAME};
 use crate::ids::ExecutionId;
 use crate::receipt::Evidence;
 use crate::runs::service::Observer;
+use crate::sandbox::Sandbox;
 use crate::sandbox::preparation::ReadySandbox;
 use crate::sandbox::session::Session;
-use crate::sandbox::{EngineError, Sandbox};
 use crate::telemetry::log_chain;
-
-/// What a supervisor needs for the end of a program if it gets its turns.
-const UNTHROTTLE_AFTER: Duration = Duration::from_millis(100);
-
-/// For a supervisor to take the last word.
-const LEAVE_BOUND: Duration = Duration::from_secs(1);
 
 /// Runs programs. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -169,8 +160,9 @@ impl Executor {
         Ok(spawn_blocking(move || outputs.stage(&id)).await??)
     }
 
-    /// Starts the program. A sandbox that has waited may have died or frozen since it was taken:
-    /// the program gets a new one then, and what may have run of it is thrown away unseen.
+    /// Starts the program. A sandbox that has waited may have died or frozen since it was taken: the
+    /// program gets a new one then. Not any more once a sandbox was told to start it: nobody knows
+    /// then whether it ran, and no program runs twice (invariant 3).
     async fn start(
         &self,
         spec: &ExecutionSpec,
@@ -178,16 +170,20 @@ impl Executor {
         cancel: &CancellationToken,
     ) -> Result<Prepared, Trouble> {
         let has_waited = prepared.sandbox_use.start != SandboxStart::Cold;
-        let trouble = match start(spec, prepared).await {
-            Err(trouble) if has_waited => trouble,
-            outcome => return outcome,
+        let handing = cancel.run_until_cancelled(hand_over(spec, prepared));
+        let prepared = match handing.await.ok_or(Trouble::Cancelled)? {
+            Err(trouble) if has_waited => {
+                log_chain(
+                    "a waiting sandbox did not take the program; another is made",
+                    &trouble,
+                );
+                let making = async { hand_over(spec, self.sandboxes.make(spec).await?).await };
+                let made = cancel.run_until_cancelled(making);
+                made.await.ok_or(Trouble::Cancelled)??
+            }
+            handed => handed?,
         };
-        log_chain(
-            "a waiting sandbox did not start the program; another is made",
-            &trouble,
-        );
-        let making = cancel.run_until_cancelled(self.sandboxes.make(spec));
-        start(spec, making.await.ok_or(Trouble::Cancelled)??).await
+        start(spec, prepared).await
     }
 
     /// Follows a program that was started.
@@ -213,15 +209,13 @@ impl Executor {
         let Talk { cancel, observer } = talk;
         let talk = tokio::select! {
             talk = conversation::follow(&mut session, &spec.limits, cancel, observer) => talk,
-            never = unthrottle_at_the_end(sandbox.as_ref(), &spec.limits, cancel) => match never {},
+            never = stopping::unthrottle(sandbox.as_ref(), &spec.limits, cancel) => match never {},
         };
         // First of all nothing of it runs any more; questions come after.
-        let sandbox = match &talk.end {
-            TalkEnd::Reported(_) => Some(sandbox),
+        let (sandbox, stop) = match &talk.end {
+            TalkEnd::Reported(_) => (Some(sandbox), Stop::Confirmed),
             TalkEnd::LateAtDeadline(_) | TalkEnd::LateOnCancel | TalkEnd::Lost(_) => {
-                let (sandbox, note) = kill(sandbox).await;
-                notes.extend(note);
-                sandbox
+                stopping::kill(sandbox, &mut notes).await
             }
         };
         let inputs = evidence::input_digests(evidence);
@@ -238,8 +232,8 @@ impl Executor {
         };
         let is_empty = matches!(&talk.end, TalkEnd::Reported(exited) if exited.survivors == 0);
         notes.extend(match sandbox {
-            Some(sandbox) if is_empty => retire(sandbox, session).await,
-            Some(sandbox) => destroy(sandbox).await,
+            Some(sandbox) if is_empty => stopping::retire(sandbox, session).await,
+            Some(sandbox) => stopping::destroy(sandbox).await,
             None => None,
         });
         let mut collected = collected;
@@ -255,7 +249,7 @@ impl Executor {
                 Err(error) => notes.push(format!("The artifacts were lost: {error}.")),
             }
         }
-        conclude(spec, talk, saw_memory_kill, collected, notes)
+        conclude(spec, talk, (stop, saw_memory_kill), collected, notes)
     }
 
     async fn collect(
@@ -307,27 +301,33 @@ impl Executor {
     }
 }
 
-/// Gives the supervisor of a program that is to end a turn, if it has not ended it at once.
-async fn unthrottle_at_the_end(
-    sandbox: &dyn Sandbox,
-    limits: &Limits,
-    cancel: &CancellationToken,
-) -> Infallible {
-    let wall = Duration::try_from_secs_f64(limits.timeout_seconds).unwrap_or(Duration::MAX);
-    drop(timeout(wall, cancel.cancelled()).await);
-    sleep(UNTHROTTLE_AFTER).await;
-    if let Err(error) = sandbox.unthrottle().await {
-        log_chain("a sandbox keeps its share of the CPU to its end", &error);
+/// Hands everything over to the sandbox that is to run the program, or destroys it. One that has
+/// waited has to show that it is still there: after the next message that could not be found out.
+async fn hand_over(spec: &ExecutionSpec, mut prepared: Prepared) -> Result<Prepared, Trouble> {
+    let has_waited = prepared.sandbox_use.start != SandboxStart::Cold;
+    let ready = &mut prepared.ready;
+    let handing = async {
+        conversation::hand_over(&mut ready.session, spec).await?;
+        if has_waited {
+            ready.answers().await?;
+        }
+        Ok(())
+    };
+    match handing.await {
+        Ok(()) => Ok(prepared),
+        Err(trouble) => {
+            stopping::destroy(prepared.ready.sandbox).await;
+            Err(trouble)
+        }
     }
-    pending().await
 }
 
 /// Starts the program in its sandbox, or destroys that.
 async fn start(spec: &ExecutionSpec, mut prepared: Prepared) -> Result<Prepared, Trouble> {
-    match conversation::start(&mut prepared.ready.session, spec).await {
+    match conversation::start(&mut prepared.ready.session, &spec.limits).await {
         Ok(()) => Ok(prepared),
         Err(trouble) => {
-            destroy(prepared.ready.sandbox).await;
+            stopping::destroy(prepared.ready.sandbox).await;
             Err(trouble)
         }
     }
@@ -380,48 +380,6 @@ fn has_told_memory_kills(end: &TalkEnd) -> bool {
     match end {
         TalkEnd::Reported(exited) => exited.usage.memory_kills.is_some(),
         TalkEnd::LateAtDeadline(_) | TalkEnd::LateOnCancel | TalkEnd::Lost(_) => false,
-    }
-}
-
-/// Ends everything in a sandbox. One whose end is not confirmed is nobody's any more: an engine that
-/// does not do that in time would not answer questions about it either. Then there is a note.
-async fn kill(sandbox: Box<dyn Sandbox>) -> (Option<Box<dyn Sandbox>>, Option<String>) {
-    let Err(error) = sandbox.kill().await else {
-        return (Some(sandbox), None);
-    };
-    log_chain("the end of a sandbox was not confirmed", &error);
-    sandbox.quarantine();
-    let note = "Clean-up is pending: the container engine did not confirm the end of the sandbox, \
-                which is set aside until it does.";
-    (None, Some(note.to_owned()))
-}
-
-/// Destroys a sandbox; a note if that has to be done later.
-async fn destroy(sandbox: Box<dyn Sandbox>) -> Option<String> {
-    removal_note(sandbox.destroy().await)
-}
-
-/// Has a sandbox removed in which nothing runs any more: its supervisor leaves when it hears that
-/// everything has arrived, and the rest is for the engine to do in its own time.
-async fn retire(sandbox: Box<dyn Sandbox>, mut session: Session) -> Option<String> {
-    match timeout(LEAVE_BOUND, session.acknowledge_all()).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => log_chain("a supervisor could not be told to leave", &error),
-        Err(_) => warn!("a supervisor does not listen any more"),
-    }
-    removal_note(sandbox.retire().await)
-}
-
-fn removal_note(removed: Result<(), EngineError>) -> Option<String> {
-    match removed {
-        Ok(()) => None,
-        Err(error) => {
-            log_chain("a sandbox could not be removed at once; it will be", &error);
-            Some(
-                "Clean-up is pending: the container engine did not remove the sandbox at once."
-                    .to_owned(),
-            )
-        }
     }
 }
 

@@ -25,12 +25,20 @@ pub(super) enum Trouble {
     DatasetContents(#[from] UnsafeContents),
     #[error(transparent)]
     Output(#[from] OutputRootError),
-    #[error("the supervisor did not report within {seconds} s of the sandbox's start")]
-    NotReady { seconds: u64 },
     #[error("the sandbox could not be prepared")]
     Session(#[from] SessionError),
     #[error("the program could not be started: {step} failed ({message})")]
     NotStarted { step: String, message: String },
+    #[error(
+        "the sandbox was lost while it was told to start the program: whether anything of it ran is \
+         not known, so it is not started again by itself; submit the run again"
+    )]
+    LostAtStart(#[source] SessionError),
+    #[error(
+        "the sandbox did not say within {seconds} s that it has started the program: whether \
+         anything of it ran is not known, so it is not started again by itself; submit the run again"
+    )]
+    SilentAtStart { seconds: u64 },
     #[error("an internal task of the daemon failed")]
     Task(#[from] tokio::task::JoinError),
 }
@@ -52,9 +60,10 @@ impl Trouble {
             | Self::Dataset(_)
             | Self::DatasetContents(_)
             | Self::Output(_)
-            | Self::NotReady { .. }
             | Self::Session(_)
             | Self::NotStarted { .. }
+            | Self::LostAtStart(_)
+            | Self::SilentAtStart { .. }
             | Self::Task(_) => false,
         }
     }
@@ -76,12 +85,15 @@ impl Trouble {
             | Self::Dataset(_)
             | Self::DatasetContents(_)
             | Self::Output(_)
-            | Self::NotReady { .. }
             | Self::Session(_)
             | Self::NotStarted { .. }
             | Self::Task(_) => Verdict::infrastructure(
                 self.to_string(),
                 vec!["the program was not started".to_owned()],
+            ),
+            Self::LostAtStart(_) | Self::SilentAtStart { .. } => Verdict::infrastructure(
+                self.to_string(),
+                vec!["the sandbox was told to start the program and did not answer".to_owned()],
             ),
         }
     }

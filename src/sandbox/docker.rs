@@ -123,9 +123,7 @@ impl DockerEngine {
     /// Why it seems not to be there.
     pub async fn probe(&self) -> Result<(), EngineError> {
         let connection = self.connection_by(Manner::Insistent).await?;
-        let docker = &connection.docker;
-        let ping = docker.repeated(Call::Ping, Manner::Insistent, || docker.ping());
-        ping.await.map(drop)
+        connection.docker.answers(Manner::Insistent).await
     }
 
     /// Removes what could not be removed at once, until nothing is left or the bound has passed.

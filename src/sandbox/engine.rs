@@ -96,7 +96,8 @@ pub trait Sandbox: Send + Sync + std::fmt::Debug {
     /// a small share up, the supervisor gets no turn for seconds, not even to kill them.
     async fn unthrottle(&self) -> Result<(), EngineError>;
 
-    /// Ends everything that runs in the sandbox, at once.
+    /// Ends everything that runs in the sandbox, at once. [`EngineError::NotEnded`] if the
+    /// engine is there and does not confirm it; after other errors it may be away.
     async fn kill(&self) -> Result<(), EngineError>;
 
     /// Whether the engine saw the kernel kill something in the sandbox for memory.
@@ -213,6 +214,9 @@ pub enum EngineError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// A sandbox was to be ended, and the engine, which is there, does not say that it was.
+    #[error("the container engine did not end the sandbox")]
+    NotEnded(#[source] Box<EngineError>),
     /// The stream to the supervisor broke.
     #[error("the stream to the sandbox broke")]
     Stream(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -236,6 +240,7 @@ impl EngineError {
             | Self::PolicyNotApplied(_)
             | Self::Vanished
             | Self::Failed { .. }
+            | Self::NotEnded(_)
             | Self::Stream(_) => false,
         }
     }

@@ -159,6 +159,21 @@ impl ReadySandbox {
         Ok(())
     }
 
+    /// Has the supervisor of a sandbox that has waited say that it is still there, by a question
+    /// that changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`PreparationError`]: the sandbox cannot be used any more.
+    pub async fn answers(&mut self) -> Result<(), PreparationError> {
+        self.session.send(&ToSupervisor::Look).await?;
+        if let FromSupervisor::Dataset(_) = answer(&mut self.session, LOOK_BOUND).await? {
+            Ok(())
+        } else {
+            Err(misunderstood("looking at the data set"))
+        }
+    }
+
     /// Mounts a data set into the waiting sandbox and has the supervisor look at it.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use fumehood_protocol::message::{EndedBy, Ending, Exited};
 use serde_json::Number;
 
 use super::limits::{Reached, counted, find_limit, fullest, memory_kill};
-use super::{Cause, CauseKind, End, Facts, Limit, Verdict, format_seconds};
+use super::{Cause, CauseKind, End, Facts, Limit, Stop, Verdict, format_seconds};
 use crate::execution::result::Status;
 
 const MIB: u64 = 1 << 20;
@@ -17,8 +17,9 @@ const SIGKILL: i32 = 9;
 #[must_use]
 pub fn judge(facts: &Facts<'_>) -> Verdict {
     match &facts.end {
-        End::KilledAtDeadline(wall) => timed_out(facts, *wall, "the daemon destroyed the sandbox"),
-        End::KilledOnCancel => Verdict::cancelled("the daemon destroyed the sandbox"),
+        End::KilledAtDeadline(wall, Stop::Failed) => not_stopped(facts, *wall),
+        End::KilledAtDeadline(wall, stop) => timed_out(facts, *wall, stop.words()),
+        End::KilledOnCancel(stop) => Verdict::cancelled(stop.words()),
         End::Lost(how) if facts.engine_saw_memory_kill == Some(true) => {
             let evidence = vec![
                 how.clone(),
@@ -162,6 +163,23 @@ fn timed_out(facts: &Facts<'_>, wall: f64, evidence: &str) -> Verdict {
         error_info: Some(text),
         warnings: Vec::new(),
     }
+}
+
+/// A time limit means that nothing of the program runs after it (contract section 2.4). Where that
+/// cannot be said it is not said (security.md row F9).
+fn not_stopped(facts: &Facts<'_>, wall: f64) -> Verdict {
+    let limit = format_seconds(facts.limits.timeout_seconds);
+    Verdict::infrastructure(
+        format!(
+            "The end of the sandbox could not be confirmed: its time limit of {limit} s was over, \
+             and the container engine did not end it. It is set aside; check the host, where a \
+             process may hang in the kernel, and submit the run again."
+        ),
+        vec![
+            format!("nothing was reported within {wall:.3} s of the program's start"),
+            Stop::Failed.words().to_owned(),
+        ],
+    )
 }
 
 fn limited(facts: &Facts<'_>, reached: Reached, return_code: Option<i32>) -> Verdict {

@@ -8,7 +8,7 @@ use tokio::io::DuplexStream;
 use tokio_util::task::TaskTracker;
 
 use super::*;
-use crate::config::MAX_ENDING_SECONDS;
+use crate::config::longest_ending;
 use crate::runs::service::STOP_GRACE;
 use crate::sandbox::engine::Channel;
 
@@ -184,7 +184,31 @@ fn nothing_written() -> StreamTotals {
 /// Or the result would be given up while it is on its way.
 #[test]
 fn a_run_that_is_told_to_end_has_longer_than_all_that_its_end_waits_for() {
-    let most = MAX_ENDING_SECONDS.iter().map(|(_, most)| most).sum();
-    let most = Duration::from_secs(most);
-    assert!(SUPERVISOR_GRACE + REAPING_GRACE + most < STOP_GRACE);
+    assert!(SUPERVISOR_GRACE + REAPING_GRACE + longest_ending() < STOP_GRACE);
+}
+
+/// Whoever gets these must not start the program in another sandbox.
+#[tokio::test(start_paused = true)]
+async fn a_start_without_an_answer_is_no_start_that_failed() {
+    let mut silent = supervisor_that_says([]);
+    let outcome = start(&mut silent, &limits()).await;
+    assert!(
+        matches!(outcome, Err(Trouble::SilentAtStart { .. })),
+        "{outcome:?}"
+    );
+    let mut gone = Session::new(Channel {
+        reader: Box::pin(stream::empty()),
+        writer: Box::pin(tokio::io::sink()),
+    });
+    let outcome = start(&mut gone, &limits()).await;
+    assert!(
+        matches!(outcome, Err(Trouble::LostAtStart(_))),
+        "{outcome:?}"
+    );
+    let (mut deaf, _held) = deaf_and_silent_supervisor();
+    let outcome = start(&mut deaf, &limits()).await;
+    assert!(
+        matches!(outcome, Err(Trouble::LostAtStart(_))),
+        "{outcome:?}"
+    );
 }

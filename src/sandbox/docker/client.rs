@@ -94,6 +94,16 @@ impl Client {
         self.calls.bounds()
     }
 
+    /// Asks whether the engine is there.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Client::repeated`].
+    pub(super) async fn answers(&self, manner: Manner) -> Result<(), EngineError> {
+        let ping = self.repeated(Call::Ping, manner, || self.docker.ping());
+        ping.await.map(drop)
+    }
+
     /// Waits for the answer to a call that is made once.
     ///
     /// # Errors

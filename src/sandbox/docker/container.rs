@@ -111,8 +111,12 @@ impl DockerSandbox {
 
     /// What the engine shows of it.
     async fn inspect(&self) -> Result<ContainerInspectResponse, EngineError> {
+        self.inspect_by(Manner::Polite).await
+    }
+
+    async fn inspect_by(&self, manner: Manner) -> Result<ContainerInspectResponse, EngineError> {
         let docker = &self.connection.docker;
-        let inspect = docker.repeated(Call::Inspect, Manner::Polite, || {
+        let inspect = docker.repeated(Call::Inspect, manner, || {
             docker.inspect_container(&self.name, None::<InspectContainerOptions>)
         });
         inspect.await
@@ -120,9 +124,9 @@ impl DockerSandbox {
 
     /// Whether a start that was not answered has taken place all the same. The supervisor waits
     /// then for what it is told over the stream, as after any other.
-    async fn is_running(&self) -> bool {
-        let state = self.inspect().await.ok().and_then(|found| found.state);
-        state.and_then(|state| state.running) == Some(true)
+    async fn has_started(&self) -> bool {
+        let found = self.inspect().await;
+        found.is_ok_and(|found| running(&found) == Some(true))
     }
 
     /// Where a data set can be mounted into it; `None` if that turns out not to be possible.
@@ -164,7 +168,7 @@ impl Sandbox for DockerSandbox {
             docker.start_container(&self.name, None::<StartContainerOptions>)
         });
         if let Err(error) = start.await
-            && !(leaves_open(&error) && self.is_running().await)
+            && !(leaves_open(&error) && self.has_started().await)
         {
             // The supervisor may be what is missing: someone can have removed its volume.
             *self.connection.supervisor_volume.lock().await = None;
@@ -216,10 +220,22 @@ impl Sandbox for DockerSandbox {
         let kill = docker.repeated(Call::Kill, Manner::Insistent, || {
             docker.kill_container(&self.name, Some(options.clone()))
         });
-        match kill.await {
+        let error = match kill.await {
+            Ok(()) => return Ok(()),
             // Gone already, or not running any more: as wanted. Any other answer confirms nothing.
-            Err(error) if is_missing(&error) || is_conflict(&error) => Ok(()),
-            other => other,
+            Err(error) if is_missing(&error) || is_conflict(&error) => return Ok(()),
+            Err(error) => error,
+        };
+        // It may have been done all the same; and an engine that is there and does not do it is
+        // another matter than one that is away.
+        let bound = Call::Kill.deadline(docker.bounds());
+        let looking = timeout(bound, self.inspect_by(Manner::Insistent));
+        let pinging = timeout(bound, docker.answers(Manner::Insistent));
+        match tokio::join!(looking, pinging) {
+            (Ok(Ok(found)), _) if running(&found) == Some(false) => Ok(()),
+            (Ok(Err(asked)), _) if is_missing(&asked) => Ok(()),
+            (Ok(Ok(_)), _) | (_, Ok(Ok(()))) => Err(EngineError::NotEnded(error.into())),
+            (Ok(Err(_)) | Err(_), Ok(Err(_)) | Err(_)) => Err(error),
         }
     }
 
@@ -263,6 +279,11 @@ impl Drop for DockerSandbox {
             Standing::Removed => {}
         }
     }
+}
+
+/// Whether something runs in a container, if the engine says so.
+fn running(found: &ContainerInspectResponse) -> Option<bool> {
+    found.state.as_ref().and_then(|state| state.running)
 }
 
 /// Ends and removes a container; one that is not there is no error. Tells whether it was there.

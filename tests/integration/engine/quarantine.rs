@@ -17,6 +17,17 @@ async fn stop_supervisor(container: &str) {
     kill_process(pid, Signal::STOP).expect("the tests run as root");
 }
 
+/// Its lines are written behind the back of what they tell of.
+async fn until_logged(daemon: &Daemon, words: &str) {
+    until(SOON, async || daemon.log(), |log| log.contains(words)).await;
+}
+
+async fn assert_nothing_set_aside(daemon: &Daemon, run: &Value) {
+    let warnings = run["result"]["warnings"].to_string();
+    assert!(!warnings.contains("set aside"), "{run:#}");
+    assert_eq!(daemon.get("/ready").await.1["set_aside"], Value::Null);
+}
+
 /// F9.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kill_that_is_not_confirmed_sets_the_sandbox_and_its_uid_aside_and_blocks_nobody() {
@@ -32,22 +43,28 @@ async fn a_kill_that_is_not_confirmed_sets_the_sandbox_and_its_uid_aside_and_blo
     assert!(started.elapsed() < Duration::from_secs(12), "{started:?}");
     assert!(kills.count() > 0);
     let result = &run["result"];
-    assert_eq!(result["status"], "TIMEOUT", "{run:#}");
+    // Not a time limit, after which nothing runs: the engine is there and does not say so.
+    assert_eq!(result["status"], "ERROR", "{run:#}");
+    assert_eq!(result["cause"]["kind"], "infrastructure");
+    assert_eq!(result["timed_out"], false);
     assert_eq!(result["return_code"], Value::Null);
     assert_eq!(result["stdout"], "armed\n");
+    let why = run["final_error"].as_str().unwrap();
+    assert!(why.contains("could not be confirmed"), "{why}");
     assert!(
         result["warnings"].to_string().contains("set aside until"),
         "{run:#}"
     );
-    assert!(daemon.log().contains("it is set aside, with its uid"));
+    until_logged(&daemon, "it is set aside, with its uid").await;
     // It is still there, so its uid is nobody else's; and nobody waits for it.
     assert_eq!(containers_of(&daemon.instance()).await.len(), 1);
     assert_eq!(daemon.execute(OWN_UID).await["stdout"], "50001\n");
     until_ready(&daemon).await;
+    assert_eq!(daemon.get("/ready").await.1["set_aside"], 1);
     proxy.behave();
     nothing_left(&daemon, SOON).await;
-    let log = || async { daemon.log() };
-    until(SOON, log, |log| log.contains("set aside is gone")).await;
+    until_logged(&daemon, "set aside is gone").await;
+    assert_eq!(daemon.get("/ready").await.1["set_aside"], Value::Null);
     assert_eq!(daemon.execute(OWN_UID).await["stdout"], "50000\n");
     nothing_left(&daemon, SOON).await;
 }
@@ -61,7 +78,7 @@ async fn a_kill_that_is_confirmed_sets_nothing_aside() {
     stop_supervisor(&only_container(&daemon).await).await;
     let run = flight.end(&daemon).await;
     assert_eq!(run["result"]["status"], "TIMEOUT", "{run:#}");
-    assert!(!daemon.log().contains("set aside"), "{}", daemon.log());
+    assert_nothing_set_aside(&daemon, &run).await;
     assert_eq!(daemon.execute(OWN_UID).await["stdout"], "50000\n");
     nothing_left(&daemon, SOON).await;
 }
@@ -76,8 +93,42 @@ async fn a_kill_that_the_engine_says_has_failed_is_not_confirmed_either() {
     let words = "tried to kill container, but did not receive an exit event";
     proxy.fault("POST", "/kill", Fault::Refuse(500, words));
     let run = flight.end(&daemon).await;
-    assert_eq!(run["result"]["status"], "TIMEOUT", "{run:#}");
+    assert_eq!(run["result"]["status"], "ERROR", "{run:#}");
     assert!(run["result"]["warnings"].to_string().contains("set aside"));
+    proxy.behave();
+    nothing_left(&daemon, SOON).await;
+}
+
+/// Nobody was told, but everybody can see it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kill_whose_answer_is_lost_is_seen_to_have_been_done_and_sets_nothing_aside() {
+    let proxy = Proxy::start();
+    let daemon = daemon_behind(&proxy, "").await;
+    let flight = Flight::start_until(&daemon, limited(SLEEPS, 3.0), "armed").await;
+    stop_supervisor(&only_container(&daemon).await).await;
+    let kills = proxy.fault("POST", "/kill", Fault::LoseAnswer);
+    let run = flight.end(&daemon).await;
+    assert!(kills.count() > 0);
+    assert_eq!(run["result"]["status"], "TIMEOUT", "{run:#}");
+    assert_nothing_set_aside(&daemon, &run).await;
+    proxy.behave();
+    nothing_left(&daemon, SOON).await;
+}
+
+/// Who asked for the end hears that it was ended for them, and that something is left.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_run_whose_end_is_not_confirmed_is_cancelled_and_its_sandbox_set_aside() {
+    let proxy = Proxy::start();
+    let daemon = daemon_behind(&proxy, "kill_seconds = 2").await;
+    let flight = Flight::start_until(&daemon, limited(SLEEPS, 60.0), "armed").await;
+    stop_supervisor(&only_container(&daemon).await).await;
+    proxy.fault("POST", "/kill", Fault::Hang);
+    let path = format!("/runs/{}/cancel", flight.id);
+    assert_eq!(daemon.post(&path, &json!({})).await.0, 200);
+    let run = flight.end(&daemon).await;
+    assert_eq!(run["status"], "CANCELLED", "{run:#}");
+    assert!(run["result"]["warnings"].to_string().contains("set aside"));
+    until_logged(&daemon, "it is set aside, with its uid").await;
     proxy.behave();
     nothing_left(&daemon, SOON).await;
 }

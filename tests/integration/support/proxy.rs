@@ -173,7 +173,13 @@ impl Proxy {
 
     /// Ends every connection of now.
     pub(crate) fn cut(&self) {
-        std::mem::take(&mut *self.shared.cut.lock().unwrap()).cancel();
+        self.shared.cut();
+    }
+
+    /// The same from within a fault: what passes at this moment still arrives, and nothing after it.
+    pub(crate) fn cutter(&self) -> impl Fn() + Send + Sync + 'static {
+        let shared = Arc::clone(&self.shared);
+        move || shared.cut()
     }
 
     /// The engine stands still, as if it were stopped by a signal: connections are taken, and no
@@ -201,6 +207,10 @@ impl Drop for Proxy {
 }
 
 impl Shared {
+    fn cut(&self) {
+        std::mem::take(&mut *self.cut.lock().unwrap()).cancel();
+    }
+
     fn fault_for(&self, head: &str) -> (Fault, Hits) {
         let mut words = head.split(' ');
         let (method, path) = (words.next().unwrap(), words.next().unwrap_or_default());

@@ -330,3 +330,36 @@ fn a_limit_that_was_survived_before_an_unrelated_failure_is_a_warning() {
         assert_eq!(verdict.warnings.len(), 1);
     }
 }
+
+#[test]
+fn a_time_limit_is_only_claimed_where_it_is_known_or_likely_that_nothing_runs_any_more() {
+    let judged = |end| {
+        judge(&Facts {
+            limits: &limits(),
+            end,
+            engine_saw_memory_kill: None,
+            missing_expected_files: &[],
+            stderr: "",
+        })
+    };
+    for stop in [Stop::Confirmed, Stop::Unanswered] {
+        let verdict = judged(End::KilledAtDeadline(5.8, stop));
+        assert_eq!(verdict.status, Status::Timeout);
+        assert_eq!(verdict.cause.evidence, [stop.words()]);
+    }
+    let verdict = judged(End::KilledAtDeadline(5.8, Stop::Failed));
+    assert_eq!(verdict.status, Status::Error);
+    assert_eq!(verdict.cause.kind, CauseKind::Infrastructure);
+    assert_eq!((verdict.cause.limit, verdict.return_code), (None, None));
+    assert!(
+        verdict
+            .cause
+            .message
+            .contains("its time limit of 5 s was over")
+    );
+    for stop in [Stop::Confirmed, Stop::Unanswered, Stop::Failed] {
+        let verdict = judged(End::KilledOnCancel(stop));
+        assert_eq!(verdict.status, Status::Cancelled);
+        assert_eq!(verdict.cause.evidence, [stop.words()]);
+    }
+}
