@@ -161,6 +161,7 @@ pub async fn serve(
     };
     let examiner = workshop.examiner(&config);
     let serving = async {
+        holding::hold_at_first(&gate);
         let runs = RunService::start_behind(store, orchestrator, settings, gate.clone()).await?;
         // Beside the interface, which answers from the beginning.
         watchers.spawn(watch(examiner, watched, gate.clone(), watching.clone()));

@@ -27,19 +27,29 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How long a client who asks waits for an engine that did not answer lately.
 const ASKED_AGAIN: Duration = Duration::from_secs(1);
 
+/// Holds a gate until [`hold`] has asked the engine for the first time, so that no run that waits
+/// from before is started for an engine that is away.
+pub(super) fn hold_at_first(gate: &Gate) {
+    gate.hold(Some(Held {
+        reason: "it is being found out whether the container engine is there".to_owned(),
+        since: None,
+    }));
+}
+
 /// Holds the gate while the engine cannot be used, until it is stopped.
 pub(super) async fn hold(engine: Arc<DockerEngine>, gate: Gate, stop: CancellationToken) {
     let probing = async {
         loop {
+            sleep(PROBE_EVERY).await;
             // What it says is in the engine's health.
             drop(engine.probe().await);
-            sleep(PROBE_EVERY).await;
         }
     };
     let holding = async {
         let mut changes = engine.changes();
+        let mut is_held = false;
         loop {
-            follow(engine.health().hold(), &gate);
+            is_held = follow(engine.health().hold(), &gate, is_held);
             tokio::select! {
                 // The other end is held by the engine, which is held here.
                 _ = changes.changed() => {}
@@ -47,29 +57,32 @@ pub(super) async fn hold(engine: Arc<DockerEngine>, gate: Gate, stop: Cancellati
             }
         }
     };
-    stop.run_until_cancelled(async { tokio::join!(probing, holding) })
-        .await;
+    let all = async {
+        drop(engine.probe().await);
+        tokio::join!(probing, holding)
+    };
+    stop.run_until_cancelled(all).await;
 }
 
-fn follow(hold: Option<Hold>, gate: &Gate) {
+/// Tells whether the gate is held now; `was_held` is what was told the last time.
+fn follow(hold: Option<Hold>, gate: &Gate, was_held: bool) -> bool {
     let held = hold.map(|hold| Held {
         reason: hold.reason,
         since: hold.since,
     });
-    let was_held = gate.held().is_some();
-    if !gate.hold(held.clone()) {
-        return;
-    }
-    match held {
+    match &held {
         Some(held) if !was_held => {
             warn!(
                 reason = held.reason,
                 "runs wait: no sandbox can be made at the moment"
             );
         }
-        Some(_) => {}
-        None => info!("runs are started again"),
+        None if was_held => info!("runs are started again"),
+        Some(_) | None => {}
     }
+    let is_held = held.is_some();
+    gate.hold(held);
+    is_held
 }
 
 /// Whether runs can be carried out, for the interface.
@@ -89,6 +102,10 @@ impl Readiness for EngineReadiness {
 
     fn unready_since(&self) -> Option<Timestamp> {
         self.engine.health().hold().and_then(|hold| hold.since)
+    }
+
+    fn sandboxes_set_aside(&self) -> usize {
+        self.engine.health().quarantine.sandboxes
     }
 
     async fn check(&self) -> Vec<String> {
@@ -129,13 +146,17 @@ mod tests {
             since: Some(Timestamp::UNIX_EPOCH),
         };
         let gate = Gate::open();
-        follow(Some(hold.clone()), &gate);
+        hold_at_first(&gate);
+        assert!(gate.held().is_some());
+        assert!(!follow(None, &gate, false));
+        assert_eq!(gate.held(), None);
+        assert!(follow(Some(hold.clone()), &gate, false));
         assert_eq!(gate.held().unwrap().reason, "the engine is away");
         assert_eq!(
             told(&hold),
             "the engine is away (since 1970-01-01T00:00:00Z)"
         );
-        follow(None, &gate);
+        assert!(!follow(None, &gate, true));
         assert_eq!(gate.held(), None);
     }
 }

@@ -35,6 +35,8 @@ struct Guarded {
     circuit: Circuit,
     /// When the first call failed, and how, while it is open.
     trouble: Option<(Timestamp, String)>,
+    /// Whether what it met while it is open is that nobody was there at all.
+    is_deserted: bool,
     opened: u64,
     failed: u64,
     retried: u64,
@@ -51,6 +53,7 @@ impl Calls {
             kind,
             circuit: Circuit::new(policy),
             trouble: None,
+            is_deserted: false,
             opened: 0,
             failed: 0,
             retried: 0,
@@ -124,26 +127,22 @@ impl Calls {
     fn settle(&self, kind: CallKind, ticket: Ticket, outcome: Outcome, words: Option<String>) {
         let now = Instant::now();
         let mut all = self.guarded();
+        let was_away = all[CallKind::Ping as usize].trouble.is_some();
         let guarded = &mut all[kind as usize];
         if let Outcome::Failed(_) = outcome {
             guarded.failed += 1;
         }
         guarded.circuit.settle(ticket, outcome, now);
+        let mut is_news = true;
         match (guarded.circuit.standing(now), guarded.trouble.is_some()) {
-            (Standing::Closed, false) => return,
+            (Standing::Closed, false) => is_news = false,
             (Standing::Closed, true) => {
                 guarded.trouble = None;
+                guarded.is_deserted = false;
                 info!(
                     engine.call = kind.as_str(),
                     "the container engine answers again"
                 );
-                if kind == CallKind::Ping {
-                    // It was away, and is back: what others have met belongs to that time.
-                    for other in all.iter_mut() {
-                        other.trouble = None;
-                        other.circuit.forgive();
-                    }
-                }
             }
             // Known already; how long it rests may be new.
             (Standing::Resting { .. } | Standing::Probing { .. }, true) => {}
@@ -158,10 +157,25 @@ impl Calls {
                 let at = Timestamp::now();
                 let at = at.checked_sub(ago).unwrap_or(at);
                 guarded.trouble = Some((at, reason));
+                guarded.is_deserted = outcome == Outcome::Failed(Failure::Certain);
+            }
+        }
+        if kind == CallKind::Ping && outcome == Outcome::Answered {
+            // Somebody is there: whoever was not, or was away, is back, and what others have met
+            // belongs to that time.
+            for other in all.iter_mut() {
+                if was_away || other.is_deserted {
+                    is_news = true;
+                    other.trouble = None;
+                    other.is_deserted = false;
+                    other.circuit.forgive();
+                }
             }
         }
         drop(all);
-        self.tell();
+        if is_news {
+            self.tell();
+        }
     }
 
     fn guarded(&self) -> MutexGuard<'_, [Guarded; CallKind::ALL.len()]> {

@@ -96,6 +96,11 @@ impl Creation {
             Err(error) if may_be_there(&error, attempts) => {
                 let asked = docker.repeated(Call::Inspect, Manner::Polite, inspect);
                 match asked.await {
+                    // An earlier attempt for this execution has come true in this moment: it has
+                    // another uid and deadline, so it is removed before the next one.
+                    Ok(found) if is_second && !verify::differences(&body, &found).is_empty() => {
+                        return Err(in_doubt(docker));
+                    }
                     Ok(found) if is_untouched(&found, &self.instance, execution) => {
                         info!(
                             sandbox = name,
@@ -108,8 +113,7 @@ impl Creation {
                     Ok(_) | Err(_) => return Err(error),
                 }
             }
-            // An earlier attempt for this execution has come true in this moment: it has another
-            // uid, so it is removed before the next one.
+            // The same.
             Err(error) if is_second && client::is_conflict(&error) => return Err(in_doubt(docker)),
             Err(error) => {
                 let answer = sandbox.made::<Created>(Err(error));

@@ -141,6 +141,8 @@ async fn an_engine_that_answers_late_but_in_time_holds_nothing() {
     }
     let flights = submit_all(&daemon, 2).await;
     assert_all_succeed(&daemon, &flights).await;
+    let ended = async || daemon.log().matches("A run has ended").count();
+    until(PATIENCE, ended, |count| *count >= 3).await;
     assert!(!daemon.log().contains("runs wait"), "{}", daemon.log());
     proxy.behave();
     nothing_left(&daemon, SOON).await;

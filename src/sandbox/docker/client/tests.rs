@@ -207,6 +207,27 @@ async fn an_engine_that_was_away_and_is_back_begins_anew() {
     }
 }
 
+/// Whoever finds out first need not be the one that asks whether anybody is there.
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_found_nobody_there_begins_anew_as_soon_as_somebody_is() {
+    let (client, _socket) = client(CallBounds::default());
+    let ping = async || {
+        let ping = client.repeated(Call::Ping, Manner::Insistent, || ready(Ok(())));
+        ping.await.unwrap();
+    };
+    failing(&client, Call::Inspect, Manner::Polite, nobody).await;
+    for _ in 0..CallBounds::default().failures {
+        failing(&client, Call::Create, Manner::Polite, lost).await;
+    }
+    for kind in [CallKind::Ask, CallKind::Create] {
+        assert_eq!(state(&client, kind), CallState::Resting, "{kind:?}");
+    }
+    ping().await;
+    assert_eq!(state(&client, CallKind::Ask), CallState::Well);
+    // This one hangs, which is no matter of the whole engine.
+    assert_eq!(state(&client, CallKind::Create), CallState::Resting);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_call_that_nobody_waits_for_any_more_says_nothing_of_the_engine() {
     let (client, _socket) = client(CallBounds::default());
