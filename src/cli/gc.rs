@@ -3,6 +3,7 @@
 
 mod words;
 
+use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +37,7 @@ const MOST_LISTED: usize = 100_000;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit code: 0 if nothing that was to go is left; 1 if artifacts could not be removed, or \
-    the engine could not be asked; 69 if the store cannot be used, as while a daemon has it, which does \
+    the engine could not be asked; 74 if the output could not be written; 69 if the store cannot be used, as while a daemon has it, which does \
     all this itself."
 )]
 pub(super) struct Gc {
@@ -105,14 +106,14 @@ impl Gc {
                 "artifacts": { "removed": done.executions, "left": done.left },
                 "engine": gone.chain(stays).collect::<Vec<_>>(),
             });
-            report::text(&format!("{all}\n"));
+            page.say(&format!("{all}\n"));
         } else {
-            report::text(&words::was(&done, &rules));
+            page.say(&words::was(&done, &rules));
             for earlier in &engine.gone {
-                report::text(&words::earlier(earlier, "removed"));
+                page.say(&words::earlier(earlier, "removed"));
             }
             for earlier in &engine.stays {
-                report::text(&words::earlier(earlier, "stays, a container uses it"));
+                page.say(&words::earlier(earlier, "stays, a container uses it"));
             }
         }
         if let Some(error) = &asked {
@@ -125,11 +126,11 @@ impl Gc {
                 words::count(done.left, "execution")
             ));
         }
-        Ok(if asked.is_some() || done.left > 0 {
+        Ok(page.ended(if asked.is_some() || done.left > 0 {
             ExitCode::FAILURE
         } else {
             ExitCode::SUCCESS
-        })
+        }))
     }
 
     async fn tell(&self, config: &Config) -> Result<ExitCode, AppError> {
@@ -172,11 +173,11 @@ impl Gc {
                 "total": { "runs": going.runs, "bytes": going.bytes },
                 "engine": engine.collect::<Vec<_>>(),
             });
-            report::text(&format!("{all}\n"));
+            page.say(&format!("{all}\n"));
         } else {
-            report::text(&words::would(going, all, fresh, &rules));
+            page.say(&words::would(going, all, fresh, &rules));
             for earlier in &engine {
-                report::text(&words::earlier(
+                page.say(&words::earlier(
                     earlier,
                     "would be removed, unless a container uses it",
                 ));
@@ -184,9 +185,9 @@ impl Gc {
         }
         if let Some(error) = &asked {
             report::engine_error(error, &config.engine.host);
-            return Ok(ExitCode::FAILURE);
+            return Ok(page.ended(ExitCode::FAILURE));
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(page.ended(ExitCode::SUCCESS))
     }
 }
 
@@ -198,6 +199,8 @@ struct Page<'r> {
     width: usize,
     has_head: bool,
     runs: Vec<Value>,
+    /// Why a part of it could not be written.
+    lost: Option<io::Error>,
 }
 
 impl<'r> Page<'r> {
@@ -210,7 +213,21 @@ impl<'r> Page<'r> {
             width,
             has_head: false,
             runs: Vec::new(),
+            lost: None,
         }
+    }
+
+    /// What goes is told of as long as somebody reads it; it goes in any case.
+    fn say(&mut self, text: &str) {
+        if self.lost.is_none() {
+            self.lost = report::print(text).err();
+        }
+    }
+
+    /// The exit code of a command that ends with this one, if all that it said was written.
+    fn ended(self, code: ExitCode) -> ExitCode {
+        self.lost
+            .map_or(code, |lost| report::unwritten(&lost, code))
     }
 
     fn show(&mut self, gone: Gone) {
@@ -221,11 +238,11 @@ impl<'r> Page<'r> {
             return;
         }
         if !self.has_head {
-            report::text(&words::head(self.width));
+            self.say(&words::head(self.width));
             self.has_head = true;
         }
         let bounds = self.rules.bounds(&gone.tenant);
-        report::text(&words::line(&gone, &bounds, self.width));
+        self.say(&words::line(&gone, &bounds, self.width));
     }
 }
 

@@ -21,14 +21,16 @@ pub(super) fn print(text: &str) -> io::Result<()> {
 /// Prints what a command is called for; gives its exit code, which is another one if that is lost. A
 /// reader that went away has had enough.
 pub(super) fn product(text: &str, code: ExitCode) -> ExitCode {
-    match print(text) {
-        Ok(()) => code,
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => code,
-        Err(error) => {
-            failure(&format!("the output could not be written whole: {error}"));
-            ExitCode::from(exit::OUTPUT)
-        }
+    print(text).map_or_else(|error| unwritten(&error, code), |()| code)
+}
+
+/// The exit code of a command that would have ended with `code`, but whose output was lost.
+pub(super) fn unwritten(error: &io::Error, code: ExitCode) -> ExitCode {
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        return code;
     }
+    failure(&format!("the output could not be written whole: {error}"));
+    ExitCode::from(exit::OUTPUT)
 }
 
 /// Prints a line to standard error.

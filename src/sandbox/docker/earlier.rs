@@ -75,7 +75,7 @@ impl DockerEngine {
     ///
     /// [`EngineError`] if the engine does not tell.
     pub async fn earlier(&self, kept: &Kept, now: Timestamp) -> Result<Vec<Earlier>, EngineError> {
-        let docker = self.docker().await?;
+        let docker = self.client().await?;
         let mut found = Vec::new();
         if let Some(time) = kept.volumes {
             let filters = HashMap::from([("label", vec![LABEL_SUPERVISOR])]);
@@ -102,7 +102,7 @@ impl DockerEngine {
     ///
     /// [`EngineError`] if it stays.
     pub async fn remove_earlier(&self, earlier: &Earlier) -> Result<(), EngineError> {
-        let docker = self.docker().await?;
+        let docker = self.client().await?;
         // Not by force: what a container uses stays.
         let removed = match earlier {
             Earlier::Volume(name) => {
