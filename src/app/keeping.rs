@@ -52,6 +52,8 @@ pub(crate) struct EarlierDone {
     pub(crate) gone: Vec<Earlier>,
     /// The engine does not remove it, as long as a container uses it.
     pub(crate) stays: Vec<Earlier>,
+    /// Why the rest was not tried: the engine did not answer.
+    pub(crate) unanswered: Option<EngineError>,
 }
 
 impl Keeping {
@@ -91,6 +93,11 @@ impl Keeping {
         for earlier in self.engine.earlier(&self.earlier, Timestamp::now()).await? {
             match self.engine.remove_earlier(&earlier).await {
                 Ok(()) => done.gone.push(earlier),
+                // Not once for each: what removes sandboxes has the same circuit.
+                Err(error) if error.is_absence() => {
+                    done.unanswered = Some(error);
+                    break;
+                }
                 // In use, most likely: the engine knows that better than anybody.
                 Err(error) => {
                     debug!(kind = earlier.kind(), name = earlier.name(), error = %Chain(&error), "kept by the engine");
@@ -110,6 +117,9 @@ impl Keeping {
                         for earlier in done.gone {
                             let (kind, name) = (earlier.kind(), earlier.name());
                             info!(kind, name, "removed what was of another version");
+                        }
+                        if let Some(error) = done.unanswered {
+                            warn!(error = %Chain(&error), "the engine did not remove what is of other versions");
                         }
                     }
                     Err(error) => {

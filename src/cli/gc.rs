@@ -93,7 +93,10 @@ impl Gc {
         let done = passed?;
         let engine = keeping.remove_earlier().await;
         let (engine, asked) = match engine {
-            Ok(engine) => (engine, None),
+            Ok(mut engine) => {
+                let unanswered = engine.unanswered.take();
+                (engine, unanswered)
+            }
             Err(error) => (EarlierDone::default(), Some(error)),
         };
         if self.json {
