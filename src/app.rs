@@ -27,17 +27,19 @@ use crate::auth::{Keyring, TokensError};
 use crate::config::Config;
 use crate::doctor::watch::{NOT_YET, WatchSettings, watch};
 use crate::ids::{ExecutionId, InstanceId};
-use crate::orchestrator::GivenProgram;
+use crate::orchestrator::handoff::HandoffError;
+use crate::orchestrator::{GivenProgram, LeftExecution};
 use crate::receipt::Notary;
 use crate::receipt::key::{KeyError, ReceiptKey};
 use crate::runs::gate::Gate;
-use crate::runs::recovery::{Cleaner, recover};
+use crate::runs::recovery::{Cleaner, LeftRun, recover};
 use crate::runs::service::{RunService, ServiceSettings};
 use crate::runs::store::sqlite::SqliteStore;
 use crate::runs::store::{Store, StoreError};
 use crate::runs::tenants::Share;
 use crate::sandbox::Engine as _;
 use crate::sandbox::docker::DockerEngine;
+use crate::sandbox::engine::Leftover;
 use crate::telemetry::Chain;
 
 /// How long answers may take to go out once the daemon goes down.
@@ -67,6 +69,9 @@ pub enum AppError {
     /// The output root.
     #[error(transparent)]
     Output(#[from] OutputRootError),
+    /// What is put away of executions.
+    #[error(transparent)]
+    Handoff(#[from] HandoffError),
     /// The key that receipts are signed with.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -93,18 +98,28 @@ pub enum AppError {
     Task(#[from] tokio::task::JoinError),
 }
 
-/// Runs the daemon until `shutdown` is cancelled, then lets running programs end for at most
-/// `drain`. `listening` is told the address once connections are taken.
+/// When the daemon is to go down.
+#[derive(Debug, Clone, Default)]
+pub struct Stop {
+    /// Cancelled when nothing more is to be accepted and what runs may come to its end.
+    pub gently: CancellationToken,
+    /// Cancelled when everything is to be left as it is, for the next start.
+    pub now: CancellationToken,
+}
+
+/// Runs the daemon until it is told to stop, then lets running programs end for at most `drain`; what
+/// runs longer is left to the next start. `listening` is told the address once connections are taken.
 ///
 /// # Errors
 ///
 /// [`AppError`] if it cannot be started.
 pub async fn serve(
     config: Config,
-    shutdown: CancellationToken,
+    stop: Stop,
     drain: Duration,
     listening: impl FnOnce(std::net::SocketAddr),
 ) -> Result<(), AppError> {
+    let shutdown = stop.gently;
     let address = config.api.listen;
     let taken = |source| AppError::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(taken)?;
@@ -123,12 +138,15 @@ pub async fn serve(
     spawn_blocking(move || outputs.prepare()).await??;
     let recovered = recover(store.as_ref(), &EngineCleaner(Arc::clone(&workshop.engine))).await?;
     info!(
+        runs.left = recovered.left.len(),
         runs.interrupted = recovered.interrupted_runs,
         executions.destroyed = recovered.destroyed_executions,
         executions.left = recovered.left_executions,
         "put in order what an earlier daemon left"
     );
-    sweep(&workshop.engine).await;
+    let left: Vec<LeftExecution> = recovered.left.iter().map(left_execution).collect();
+    let takeover = workshop.takeover(&config, &left).await?;
+    sweep(&workshop.engine, &left).await;
 
     let settings = ServiceSettings {
         max_concurrent_runs: config.app.max_concurrent_runs,
@@ -139,7 +157,7 @@ pub async fn serve(
     let pool = workshop.pool(&config);
     // Shorter than the run's own bound: then the run says what it has waited for.
     let patience = Duration::from_secs(config.app.run_timeout_seconds);
-    let executor = workshop.executor(pool.clone(), Some(patience));
+    let executor = workshop.executor(pool.clone(), Some(patience), Some(takeover));
     let orchestrator = Arc::new(GivenProgram::new(executor));
     let background = TaskTracker::new();
     if let Some(keyring) = &keyring {
@@ -154,6 +172,7 @@ pub async fn serve(
         Gate::open()
     };
     let watching = CancellationToken::new();
+    let closing = CancellationToken::new();
     let watchers = TaskTracker::new();
     let watched = WatchSettings {
         examine: config.doctor.at_start,
@@ -162,7 +181,12 @@ pub async fn serve(
     let examiner = workshop.examiner(&config);
     let serving = async {
         holding::hold_at_first(&gate);
-        let runs = RunService::start_behind(store, orchestrator, settings, gate.clone()).await?;
+        let runs = RunService::start_behind(
+            (store, orchestrator, gate.clone()),
+            settings,
+            recovered.left,
+        )
+        .await?;
         // Beside the interface, which answers from the beginning.
         watchers.spawn(watch(examiner, watched, gate.clone(), watching.clone()));
         let engine = Arc::clone(&workshop.engine);
@@ -181,29 +205,41 @@ pub async fn serve(
             keyring: keyring.clone(),
             built_image: workshop.default_image.clone(),
             readiness: Arc::new(readiness),
-            shutdown: shutdown.clone(),
+            shutdown: closing.clone(),
         }));
         listening(bound);
         info!(address = %bound, "accepting runs");
-        api::serve(
+        let serving = api::serve(
             listener,
             router,
             ServeSettings::new(&config.api, ANSWER_DRAIN),
             tls,
-            shutdown.clone(),
-        )
-        .await;
-        info!(drain.seconds = drain.as_secs(), "shutting down");
-        watching.cancel();
-        watchers.wait().await;
-        runs.shutdown(drain).await;
-        Ok(())
+            closing.clone(),
+        );
+        // Clients can see their runs end, and are told to come again later with new ones.
+        let draining = async {
+            shutdown.cancelled().await;
+            info!(drain.seconds = drain.as_secs(), "shutting down");
+            watching.cancel();
+            tokio::join!(runs.drain(drain), watchers.wait());
+            closing.cancel();
+        };
+        let served = tokio::select! {
+            _ = async { tokio::join!(serving, draining) } => Ok(()),
+            () = broken.cancelled() => Err(AppError::from(StoreError::Unflushed)),
+        };
+        // What waits in the pool goes; what runs stays. Without a journal that is so, too: nothing that
+        // ends now could be recorded, and the next start finds out what is on disk.
+        if let Some(pool) = &pool {
+            pool.stop().await;
+        }
+        runs.leave().await;
+        served
     };
     // Whatever ended it: what waits on the engine goes with it.
-    let served = tokio::select! {
-        served = serving => served,
-        // Nothing that goes on now could be recorded: the next start finds out what is on disk.
-        () = broken.cancelled() => Err(StoreError::Unflushed.into()),
+    let Some(served) = stop.now.run_until_cancelled(serving).await else {
+        workshop.engine.leave_behind();
+        return Ok(());
     };
     shutdown.cancel();
     background.close();
@@ -256,10 +292,17 @@ pub(crate) fn store_path(config: &Config) -> PathBuf {
         .unwrap_or_else(|| config.app.state_dir.join("fumehood.db"))
 }
 
-/// Destroys what processes of this identity left on the engine; the caller sees to it that none of
-/// them is at work. Without the engine that
-/// has to wait for the next start.
-pub async fn sweep(engine: &DockerEngine) {
+fn left_execution(left: &LeftRun) -> LeftExecution {
+    LeftExecution {
+        id: left.execution.id.clone(),
+        host_restarted: left.execution.host_restarted,
+    }
+}
+
+/// Destroys what processes of this identity left on the engine, except for what is taken over; the
+/// caller sees to it that none of them is at work. Without the engine that has to wait for the next
+/// start.
+pub async fn sweep(engine: &DockerEngine, taken_over: &[LeftExecution]) {
     let sweeping = async {
         let leftovers = match engine.leftovers().await {
             Ok(leftovers) => leftovers,
@@ -268,7 +311,9 @@ pub async fn sweep(engine: &DockerEngine) {
                 return;
             }
         };
-        for leftover in &leftovers {
+        let is_taken_over =
+            |leftover: &&Leftover| taken_over.iter().any(|left| left.id == leftover.execution);
+        for leftover in leftovers.iter().filter(|leftover| !is_taken_over(leftover)) {
             match engine.destroy(&leftover.execution).await {
                 Ok(()) => info!(execution.id = %leftover.execution, "removed a leftover sandbox"),
                 Err(error) => {

@@ -20,7 +20,7 @@ pub(super) async fn live() -> Json<Value> {
 /// `GET /ready`: runs can be accepted and carried out.
 pub(super) async fn ready(State(state): State<ApiState>) -> (StatusCode, Json<Value>) {
     let mut reasons = state.readiness.check().await;
-    if state.shutdown.is_cancelled() {
+    if !state.runs.accepting() {
         reasons.push("the daemon is shutting down".to_owned());
     }
     let (status, mut body) = if reasons.is_empty() {

@@ -15,7 +15,7 @@ use crate::doctor::Examiner;
 use crate::durable::{make_directory, sync_directory};
 use crate::execution::redaction::Place;
 use crate::ids::{ExecutionId, InstanceId};
-use crate::orchestrator::{Executor, HostPaths, Sandboxes};
+use crate::orchestrator::{Executor, Handoffs, HostPaths, LeftExecution, Sandboxes, Takeover};
 use crate::sandbox::Engine;
 use crate::sandbox::docker::DockerEngine;
 use crate::sandbox::docker::images::default_reference;
@@ -81,17 +81,39 @@ impl Workshop {
         })
     }
 
+    /// What an earlier daemon left of these executions, and the place where it is put away for a
+    /// later one. Before the pool is started, whose sandboxes take uids.
+    ///
+    /// # Errors
+    ///
+    /// [`AppError`] if the state directory cannot be used.
+    pub async fn takeover(
+        &self,
+        config: &Config,
+        executions: &[LeftExecution],
+    ) -> Result<Takeover, AppError> {
+        let state_dir = config.app.state_dir.clone();
+        let handoffs = spawn_blocking(move || Handoffs::open(&state_dir)).await??;
+        Ok(Takeover::read(handoffs, &self.slots, executions).await)
+    }
+
     /// An executor whose sandboxes come from the pool, if there is one, and who waits so long for
-    /// an engine that is away.
+    /// an engine that is away. With `takeover` the next daemon can take over what it runs.
     #[must_use]
-    pub fn executor(&self, pool: Option<Pool>, patience: Option<Duration>) -> Executor {
+    pub fn executor(
+        &self,
+        pool: Option<Pool>,
+        patience: Option<Duration>,
+        takeover: Option<Takeover>,
+    ) -> Executor {
         let engine = Arc::clone(&self.engine) as Arc<dyn Engine>;
         let sandboxes = Sandboxes::new(engine, self.slots.clone(), pool);
         let sandboxes = match patience {
             Some(patience) => sandboxes.patient(patience),
             None => sandboxes,
         };
-        Executor::new(sandboxes, self.outputs.clone(), self.host_paths.clone())
+        let outputs = self.outputs.clone();
+        Executor::new(sandboxes, outputs, self.host_paths.clone(), takeover)
     }
 
     /// A doctor for the sandboxes that are made here.

@@ -139,7 +139,8 @@ impl Collector {
             | FromSupervisor::Output(_)
             | FromSupervisor::Killed
             | FromSupervisor::Exited(_)
-            | FromSupervisor::Failed(_) => {
+            | FromSupervisor::Failed(_)
+            | FromSupervisor::Anew(_) => {
                 return Err(CollectError::Protocol("a message of another phase"));
             }
         }

@@ -108,6 +108,23 @@ impl OutputRoot {
         Ok(())
     }
 
+    /// Takes back what was published of an execution that was not recorded. Another one's, or
+    /// nothing, stays as it is.
+    pub fn withdraw(&self, execution: &ExecutionId) {
+        let Ok(models) = self.open_models() else {
+            return;
+        };
+        let (name, partial) = (execution.as_str(), format!("{PARTIAL_PREFIX}{execution}"));
+        // Out of sight in one step, as it came.
+        match renameat_with(&models, name, &models, &partial, RenameFlags::NOREPLACE) {
+            Ok(()) => remove(&self.path.join(MODELS).join(&partial)),
+            Err(Errno::NOENT) => {}
+            Err(error) => {
+                warn!(execution.id = %execution, %error, "unrecorded artifacts stay");
+            }
+        }
+    }
+
     fn open_models(&self) -> io::Result<OwnedFd> {
         std::fs::create_dir_all(self.models_path())?;
         self.find_models()

@@ -60,7 +60,7 @@ impl Doctor {
         // one that is at work.
         let alone = calls.and_then(Calls::alone);
         if alone.is_some() && !matches!(examined, Some(Err(_))) {
-            sweep(&workshop.engine).await;
+            sweep(&workshop.engine, &[]).await;
         }
         workshop.engine.finish(REAP_BOUND).await;
         match examined {

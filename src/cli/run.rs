@@ -120,13 +120,17 @@ impl Run {
         let calls = Calls::join(&config.app.state_dir).await;
         let cancel = CancellationToken::new();
         let observer = Terminal { quiet: self.json };
-        let executor = workshop.executor(None, None);
-        let execution = async { executor.execute(&spec, &cancel, &observer).await.result };
+        let executor = workshop.executor(None, None, None);
+        let execution = async {
+            let result = executor.execute(&spec, &cancel, &observer).await.result;
+            executor.settle(&spec.id).await;
+            result
+        };
         let result = until_interrupted(execution, &cancel).await;
         // What a killed call left, unless it can be the sandbox of one that is at work.
         let alone = calls.and_then(Calls::alone);
         if alone.is_some() {
-            sweep(&workshop.engine).await;
+            sweep(&workshop.engine, &[]).await;
         }
         workshop
             .engine

@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::{exit, report};
-use crate::app;
+use crate::app::{self, Stop};
 use crate::config::{Config, Overrides};
 
 /// Run the daemon
@@ -34,7 +33,7 @@ impl Serve {
     }
 
     pub(super) async fn execute(self, config: Config) -> ExitCode {
-        let shutdown = CancellationToken::new();
+        let stop = Stop::default();
         let (Ok(mut terminate), Ok(mut interrupt)) = (
             signal(SignalKind::terminate()),
             signal(SignalKind::interrupt()),
@@ -48,21 +47,24 @@ impl Serve {
         } else {
             "http"
         };
-        let daemon = app::serve(config, shutdown.clone(), drain, |address| {
+        let daemon = app::serve(config, stop.clone(), drain, |address| {
             report::note(&format!("fumehood listens on {scheme}://{address}"));
         });
         tokio::pin!(daemon);
         loop {
             tokio::select! {
-                ended = &mut daemon => return finish(ended),
+                ended = &mut daemon => {
+                    let is_cut_short = stop.now.is_cancelled() && ended.is_ok();
+                    return if is_cut_short { ExitCode::FAILURE } else { finish(ended) };
+                }
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
-            if shutdown.is_cancelled() {
-                info!("asked twice to stop: leaving now; the next start puts things in order");
-                return ExitCode::FAILURE;
+            if stop.gently.is_cancelled() {
+                info!("asked twice to stop: leaving now; the next start goes on with what runs");
+                stop.now.cancel();
             }
-            shutdown.cancel();
+            stop.gently.cancel();
         }
     }
 }

@@ -7,12 +7,12 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::digest::Domain;
 
 /// Both views of one sandbox.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Isolation {
     /// What the engine says it made.
     pub applied: Applied,
@@ -21,7 +21,7 @@ pub struct Isolation {
 }
 
 /// A container as its engine shows it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Applied {
     /// The engine.
     pub engine: EngineFacts,
@@ -66,7 +66,7 @@ pub struct Applied {
 }
 
 /// An engine, as it described itself at most half a minute before the container was made.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineFacts {
     /// Such as `Docker Engine`.
     pub name: String,
@@ -77,7 +77,7 @@ pub struct EngineFacts {
 }
 
 /// The runtime that a container runs under.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuntimeFacts {
     /// Its name on the engine, such as `runc`.
     pub name: String,
@@ -87,7 +87,7 @@ pub struct RuntimeFacts {
 
 /// Namespaces: `private`, `host`, or another one's; `engine default` where the engine's own setting
 /// decides, which it does not show.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Namespaces {
     /// Control groups.
     pub cgroup: String,
@@ -102,7 +102,7 @@ pub struct Namespaces {
 }
 
 /// One mount. What is behind it on the host is not said.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountFacts {
     /// Where it is inside.
     pub target: String,
@@ -115,7 +115,7 @@ pub struct MountFacts {
 }
 
 /// A list of paths that is too long to repeat in every document.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathList {
     /// How many.
     pub count: usize,
@@ -136,7 +136,7 @@ impl PathList {
 }
 
 /// Limits as the engine shows them; `None` is none.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppliedLimits {
     /// Memory, tmpfs included.
     pub memory_bytes: Option<i64>,
@@ -157,7 +157,7 @@ pub struct AppliedLimits {
 }
 
 /// A sandbox from the inside.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
     /// The version of the protocol that its supervisor speaks.
     pub protocol: u16,
@@ -187,7 +187,7 @@ pub struct Found {
 
 /// The data set from the inside. That it is the directory that was admitted is compared before the
 /// program starts; its numbers on the host are nobody's business.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoundDataset {
     /// Whether its mount is read-only.
     pub read_only: bool,

@@ -28,6 +28,22 @@ impl Head {
         }
     }
 
+    /// A head as it was before: what it had kept of `total` bytes.
+    #[must_use]
+    pub fn restored(cap: u64, mut kept: Vec<u8>, total: u64) -> Self {
+        let mut head = Self::new(cap);
+        kept.truncate(head.cap);
+        head.bytes = kept;
+        head.total = total;
+        head
+    }
+
+    /// The bytes kept so far.
+    #[must_use]
+    pub fn kept(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// Takes the next bytes of the stream; gives the part that was kept.
     pub fn push<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         self.total += bytes.len() as u64;

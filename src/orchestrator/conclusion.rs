@@ -178,6 +178,11 @@ fn result(
         stderr = verdict.error_info.clone().unwrap_or_default();
     }
     let mut warnings = verdict.warnings;
+    warnings.extend(
+        exited
+            .into_iter()
+            .flat_map(|exited| cut_short(spec, exited)),
+    );
     warnings.extend(notes);
     ExecutionResult {
         execution_id: spec.id.clone(),
@@ -206,6 +211,22 @@ fn result(
         artifacts: collected.artifacts,
         artifacts_skipped: collected.skipped,
     }
+}
+
+/// What a program wrote below the cap and nobody took: no daemon was there for longer than its
+/// supervisor could keep it. That has nothing to do with the program.
+fn cut_short(spec: &ExecutionSpec, exited: &Exited) -> Vec<String> {
+    let limits = &spec.limits;
+    let streams = [
+        ("stdout", &exited.stdout, limits.max_stdout_size_bytes),
+        ("stderr", &exited.stderr, limits.max_stderr_size_bytes),
+    ];
+    let cut = streams.into_iter().filter_map(|(name, totals, cap)| {
+        let forwarded = totals.forwarded_bytes;
+        (forwarded < totals.bytes.min(cap))
+            .then(|| format!("{name} was cut after {forwarded} bytes: no daemon took it in time."))
+    });
+    cut.collect()
 }
 
 /// Text, bytes written in all, and the tail where the head was cut.

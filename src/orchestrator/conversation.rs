@@ -14,6 +14,8 @@ use rand::Rng as _;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use super::handoff::{Handoff, Keeper, Kept, SoFar};
+use super::takeover::rules::remaining;
 use super::trouble::Trouble;
 use crate::execution::output::{Head, TAIL_BYTES};
 use crate::execution::spec::{ExecutionSpec, Limits, SCRIPT_NAME};
@@ -32,8 +34,11 @@ const SUPERVISOR_GRACE: Duration = Duration::from_millis(800);
 /// runs by then, and from outside it would not go faster: the kernel needs the same work for it.
 const REAPING_GRACE: Duration = REAPING_LIMIT.saturating_add(Duration::from_secs(3));
 
+/// For everything that a supervisor repeats to a daemon that has attached again.
+const CATCH_UP_GRACE: Duration = Duration::from_secs(5);
+
 /// How long a supervisor keeps a result that nobody fetches.
-const HOLD: Duration = Duration::from_secs(600);
+pub(super) const HOLD: Duration = Duration::from_secs(600);
 
 /// A program that was started, and what came of it.
 #[derive(Debug)]
@@ -63,6 +68,69 @@ pub(super) enum TalkEnd {
     Lost(SessionError),
 }
 
+/// What is followed: how much time it has left, and what was heard of it before.
+#[derive(Debug)]
+pub(super) struct Course {
+    started_at: Timestamp,
+    /// Wall clock that has passed before it is followed.
+    passed: Duration,
+    /// Wall clock that it has left.
+    left: Duration,
+    /// What its supervisor has after that.
+    grace: Duration,
+    stdout: Head,
+    stderr: Head,
+}
+
+impl Course {
+    /// Of a program that has just been started.
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self {
+            started_at: Timestamp::now(),
+            passed: Duration::ZERO,
+            left: wall(limits),
+            grace: SUPERVISOR_GRACE,
+            stdout: Head::new(limits.max_stdout_size_bytes),
+            stderr: Head::new(limits.max_stderr_size_bytes),
+        }
+    }
+
+    /// Of one that an earlier daemon started.
+    pub(super) fn resumed(limits: &Limits, handoff: &Handoff) -> Self {
+        let wall = wall(limits);
+        let left = remaining(wall, handoff.starting_at, Timestamp::now());
+        let progress = &handoff.progress;
+        Self {
+            started_at: handoff.starting_at,
+            passed: wall.saturating_sub(left),
+            left,
+            grace: SUPERVISOR_GRACE + CATCH_UP_GRACE,
+            stdout: progress.stdout.head(limits.max_stdout_size_bytes),
+            stderr: progress.stderr.head(limits.max_stderr_size_bytes),
+        }
+    }
+
+    /// Wall clock that the program has left.
+    pub(super) fn left(&self) -> Duration {
+        self.left
+    }
+
+    /// The talk about it, if that is over already.
+    pub(super) fn ended(self, end: TalkEnd) -> Conversation {
+        Conversation {
+            started_at: self.started_at,
+            wall: self.passed,
+            stdout: self.stdout,
+            stderr: self.stderr,
+            end,
+        }
+    }
+}
+
+fn wall(limits: &Limits) -> Duration {
+    Duration::try_from_secs_f64(limits.timeout_seconds).unwrap_or(Duration::MAX)
+}
+
 /// Hands over the files. Nothing of the program runs by that.
 pub(super) async fn hand_over(session: &mut Session, spec: &ExecutionSpec) -> Result<(), Trouble> {
     session
@@ -76,12 +144,37 @@ pub(super) async fn hand_over(session: &mut Session, spec: &ExecutionSpec) -> Re
 
 /// Starts the program, for which everything was handed over. Once only, whatever comes of it: a
 /// message that was not answered may have been heard all the same.
-pub(super) async fn start(session: &mut Session, limits: &Limits) -> Result<(), Trouble> {
+pub(super) async fn start(
+    session: &mut Session,
+    limits: &Limits,
+    token: ResumeToken,
+) -> Result<(), Trouble> {
     session
-        .send(&ToSupervisor::Start(start_message(limits)))
+        .send(&ToSupervisor::Start(start_message(limits, token)))
         .await
         .map_err(Trouble::LostAtStart)?;
-    match timeout(START_BOUND, session.receive()).await {
+    started(timeout(START_BOUND, session.receive()).await)
+}
+
+/// Skips what was said before the program was started, of a talk that is repeated from its beginning.
+pub(super) async fn catch_up(session: &mut Session) -> Result<(), Trouble> {
+    let end = Instant::now() + START_BOUND;
+    loop {
+        match timeout_at(end, session.receive()).await {
+            Ok(Ok(
+                FromSupervisor::Ready(_)
+                | FromSupervisor::Preloaded(_)
+                | FromSupervisor::Dataset(_),
+            )) => {}
+            said => return started(said),
+        }
+    }
+}
+
+fn started(
+    said: Result<Result<FromSupervisor, SessionError>, tokio::time::error::Elapsed>,
+) -> Result<(), Trouble> {
+    match said {
         Ok(Ok(FromSupervisor::Started(_))) => Ok(()),
         Ok(Ok(FromSupervisor::Failed(failed))) => Err(Trouble::NotStarted {
             step: failed.step,
@@ -98,8 +191,13 @@ pub(super) async fn start(session: &mut Session, limits: &Limits) -> Result<(), 
     }
 }
 
-fn start_message(limits: &Limits) -> Start {
-    let wall = Duration::try_from_secs_f64(limits.timeout_seconds).unwrap_or(Duration::MAX);
+/// A secret for one execution.
+pub(super) fn new_token() -> ResumeToken {
+    ResumeToken(rand::rng().random())
+}
+
+fn start_message(limits: &Limits, token: ResumeToken) -> Start {
+    let wall = wall(limits);
     let sandbox_limits = limits.of_sandbox();
     Start {
         arguments: program::ARGUMENTS.map(str::to_owned).to_vec(),
@@ -115,7 +213,7 @@ fn start_message(limits: &Limits) -> Start {
             stderr_head_bytes: limits.max_stderr_size_bytes,
             tail_bytes: TAIL_BYTES,
         },
-        resume_token: ResumeToken(rand::rng().random()),
+        resume_token: token,
         hold_milliseconds: u64::try_from(HOLD.as_millis()).unwrap_or(u64::MAX),
     }
 }
@@ -123,25 +221,34 @@ fn start_message(limits: &Limits) -> Start {
 /// Follows a started program to its end.
 pub(super) async fn follow(
     session: &mut Session,
-    limits: &Limits,
+    course: Course,
     cancel: &CancellationToken,
     observer: &dyn Observer,
+    keeper: &dyn Keeper,
 ) -> Conversation {
-    let started_at = Timestamp::now();
+    let Course {
+        started_at,
+        passed,
+        left,
+        grace,
+        stdout,
+        stderr,
+    } = course;
     let start = Instant::now();
-    let wall = Duration::try_from_secs_f64(limits.timeout_seconds).unwrap_or(Duration::MAX);
     // Far beyond any ceiling a limit cannot be added to a clock; then the ceiling is a day more.
     let far = start + Duration::from_secs(86_400 * 365);
-    let deadline = start.checked_add(wall + SUPERVISOR_GRACE).unwrap_or(far);
+    let deadline = start.checked_add(left.saturating_add(grace)).unwrap_or(far);
     let mut follower = Follower {
-        stdout: Head::new(limits.max_stdout_size_bytes),
-        stderr: Head::new(limits.max_stderr_size_bytes),
+        stdout,
+        stderr,
         observer,
+        keeper,
+        passed,
     };
     let end = follower.run(session, start, deadline, cancel).await;
     Conversation {
         started_at,
-        wall: start.elapsed(),
+        wall: passed + start.elapsed(),
         stdout: follower.stdout,
         stderr: follower.stderr,
         end,
@@ -195,6 +302,9 @@ struct Follower<'a> {
     stdout: Head,
     stderr: Head,
     observer: &'a dyn Observer,
+    keeper: &'a dyn Keeper,
+    /// Wall clock before it was followed.
+    passed: Duration,
 }
 
 impl Follower<'_> {
@@ -213,7 +323,7 @@ impl Follower<'_> {
                 biased;
                 () = sleep_until(until) => {
                     return match patience.because {
-                        Because::Deadline => TalkEnd::LateAtDeadline(start.elapsed().as_secs_f64()),
+                        Because::Deadline => TalkEnd::LateAtDeadline((self.passed + start.elapsed()).as_secs_f64()),
                         Because::Cancel => TalkEnd::LateOnCancel,
                     };
                 }
@@ -239,7 +349,7 @@ impl Follower<'_> {
             }
             // Cut short only where the talk ends at once: half an acknowledgement is no message.
             let until = patience.until;
-            let mut acknowledged = pin!(timeout_at(until, session.acknowledge()));
+            let mut acknowledged = pin!(timeout_at(until, self.acknowledge(session)));
             let outcome = tokio::select! {
                 biased;
                 outcome = &mut acknowledged => outcome,
@@ -255,6 +365,20 @@ impl Follower<'_> {
                 return TalkEnd::Lost(error);
             }
         }
+    }
+
+    /// What is acknowledged is not sent again: it is put away before.
+    async fn acknowledge(&self, session: &mut Session) -> Result<(), SessionError> {
+        if session.has_to_acknowledge() {
+            let progress = SoFar {
+                received: session.received(),
+                stdout: Kept::of(&self.stdout),
+                stderr: Kept::of(&self.stderr),
+                exited: None,
+            };
+            self.keeper.keep(progress).await;
+        }
+        session.acknowledge().await
     }
 
     fn take_output(&mut self, stream: Stream, bytes: &[u8]) {
@@ -282,6 +406,7 @@ fn unexpected(message: &FromSupervisor) -> SessionError {
         FromSupervisor::Killed => "Killed",
         FromSupervisor::Exited(_) => "Exited",
         FromSupervisor::Failed(_) => "Failed",
+        FromSupervisor::Anew(_) => "Anew",
         FromSupervisor::Entry(_) => "Entry",
         FromSupervisor::Chunk(_) => "Chunk",
         FromSupervisor::EntryEnd => "EntryEnd",

@@ -1,49 +1,49 @@
-//! One program in one sandbox: prepared, followed, collected, destroyed, judged.
+//! One program in one sandbox, from its preparation to its start; what comes after is in `ending`.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use jiff::Timestamp;
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use super::collection::collect;
-use super::conclusion::{Gathered, conclude, never_started};
-use super::conversation::{self, TalkEnd};
+use super::collection::First;
+use super::conclusion::never_started;
+use super::conversation::{self, Course};
+use super::ending::{Followed, HeldSandboxes};
 use super::evidence;
+use super::handoff::{Handoff, Keeper, Unkept};
 use super::host_paths::{HostPaths, Redacting, redact};
 use super::sandboxes::{Prepared, Sandboxes};
 use super::stopping;
+use super::takeover::{Left, Takeover};
 use super::trouble::Trouble;
-use crate::artifacts::collect::Caps;
-use crate::artifacts::path::ArtifactPath;
-use crate::artifacts::staging::{Attributes, StoreArtifactError};
-use crate::artifacts::{Collector, OutputRoot, Staging};
-use crate::execution::cause::{Stop, Verdict};
+use crate::artifacts::{OutputRoot, Staging};
+use crate::execution::cause::Verdict;
 use crate::execution::paths::input_file_path;
 use crate::execution::result::{ExecutionResult, SandboxStart};
-use crate::execution::spec::{ExecutionSpec, SETUP_NAME};
+use crate::execution::spec::ExecutionSpec;
 use crate::ids::ExecutionId;
 use crate::receipt::Evidence;
+use crate::runs::gate::Gate;
 use crate::runs::service::Observer;
-use crate::sandbox::Sandbox;
-use crate::sandbox::preparation::ReadySandbox;
-use crate::sandbox::session::Session;
 use crate::telemetry::log_chain;
 
 /// Runs programs. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Executor {
-    sandboxes: Sandboxes,
-    outputs: OutputRoot,
+    pub(super) sandboxes: Sandboxes,
+    pub(super) outputs: OutputRoot,
     host_paths: HostPaths,
+    /// `None` if no other process takes over what is executed here.
+    pub(super) takeover: Option<Arc<Takeover>>,
+    pub(super) held: HeldSandboxes,
 }
 
 /// Who ends a program early, and who is told what it does.
 #[derive(Debug, Clone, Copy)]
-struct Talk<'a> {
-    cancel: &'a CancellationToken,
-    observer: &'a dyn Observer,
+pub(super) struct Talk<'a> {
+    pub(super) cancel: &'a CancellationToken,
+    pub(super) observer: &'a dyn Observer,
 }
 
 /// An execution that is over.
@@ -57,14 +57,26 @@ pub struct Executed {
 
 impl Executor {
     /// An executor that publishes artifacts under `outputs` and takes `host_paths` out of what
-    /// programs show.
+    /// programs show. With `takeover` another process can take over what it runs.
     #[must_use]
-    pub fn new(sandboxes: Sandboxes, outputs: OutputRoot, host_paths: HostPaths) -> Self {
+    pub fn new(
+        sandboxes: Sandboxes,
+        outputs: OutputRoot,
+        host_paths: HostPaths,
+        takeover: Option<Takeover>,
+    ) -> Self {
         Self {
             sandboxes,
             outputs,
             host_paths,
+            takeover: takeover.map(Arc::new),
+            held: HeldSandboxes::default(),
         }
+    }
+
+    /// From now on sandboxes that are dropped stay, for the next daemon to take over.
+    pub fn leave_behind(&self) {
+        self.sandboxes.leave_behind();
     }
 
     /// Where an execution's artifacts are published.
@@ -103,25 +115,45 @@ impl Executor {
         cancel: &CancellationToken,
         observer: &dyn Observer,
     ) -> Executed {
+        self.executed(spec, cancel, observer, None).await
+    }
+
+    /// A new execution, or one that an earlier daemon left.
+    pub(super) async fn executed(
+        &self,
+        spec: &ExecutionSpec,
+        cancel: &CancellationToken,
+        observer: &dyn Observer,
+        left: Option<(Left, &Gate)>,
+    ) -> Executed {
         let mut evidence = evidence::of(spec);
         let dataset = spec.dataset.as_ref().map(|pin| pin.path.as_path());
         let redaction = self.host_paths.redaction(dataset);
         let observer = Redacting::new(observer, &redaction);
-        let ending = self.execute_knowing(spec, cancel, &observer, &mut evidence);
-        let mut result = ending.await;
+        let talk = Talk {
+            cancel,
+            observer: &observer,
+        };
+        let mut result = match left {
+            None => self.execute_knowing(spec, talk, &mut evidence).await,
+            Some(left) => {
+                self.take_over_knowing(spec, left, talk, &mut evidence)
+                    .await
+            }
+        };
         observer.finish();
         redact(&mut result, &redaction);
         Executed { result, evidence }
     }
 
     /// Adds to the evidence what turns out on the way.
-    async fn execute_knowing(
+    pub(super) async fn execute_knowing(
         &self,
         spec: &ExecutionSpec,
-        cancel: &CancellationToken,
-        observer: &dyn Observer,
+        talk: Talk<'_>,
         evidence: &mut Evidence,
     ) -> ExecutionResult {
+        let cancel = talk.cancel;
         if let Some(reason) = refusal(spec) {
             self.sandboxes.release(&spec.id);
             return never_started(spec, Verdict::refused(reason));
@@ -136,8 +168,8 @@ impl Executor {
                 return failed_before_start(spec, &Trouble::Cancelled);
             }
         };
-        let mut prepared = match self.start(spec, prepared, cancel).await {
-            Ok(prepared) => prepared,
+        let (mut prepared, keeper) = match self.start(spec, prepared, cancel).await {
+            Ok(started) => started,
             Err(trouble) => return failed_before_start(spec, &trouble),
         };
         let sandbox_use = prepared.sandbox_use;
@@ -145,8 +177,16 @@ impl Executor {
         if let Some(dataset) = &mut evidence.dataset {
             dataset.listing = prepared.dataset.take();
         }
-        let talk = Talk { cancel, observer };
-        let mut result = self.run(spec, prepared, staging, talk, evidence).await;
+        let followed = Followed {
+            sandbox: prepared.ready.sandbox,
+            session: prepared.ready.session,
+            staging,
+            keeper,
+            first: First::Certainly,
+            notes: prepared.notes,
+        };
+        let course = Course::new(&spec.limits);
+        let mut result = self.follow(spec, followed, course, talk, evidence).await;
         result.sandbox = Some(sandbox_use);
         result
     }
@@ -155,7 +195,7 @@ impl Executor {
         tokio::try_join!(self.sandboxes.prepare(spec), self.stage(&spec.id))
     }
 
-    async fn stage(&self, id: &ExecutionId) -> Result<Staging, Trouble> {
+    pub(super) async fn stage(&self, id: &ExecutionId) -> Result<Staging, Trouble> {
         let (outputs, id) = (self.outputs.clone(), id.clone());
         Ok(spawn_blocking(move || outputs.stage(&id)).await??)
     }
@@ -168,7 +208,7 @@ impl Executor {
         spec: &ExecutionSpec,
         prepared: Prepared,
         cancel: &CancellationToken,
-    ) -> Result<Prepared, Trouble> {
+    ) -> Result<(Prepared, Box<dyn Keeper>), Trouble> {
         let has_waited = prepared.sandbox_use.start != SandboxStart::Cold;
         let handing = cancel.run_until_cancelled(hand_over(spec, prepared));
         let prepared = match handing.await.ok_or(Trouble::Cancelled)? {
@@ -183,119 +223,42 @@ impl Executor {
             }
             handed => handed?,
         };
-        start(spec, prepared).await
+        self.start_in(spec, prepared).await
     }
 
-    /// Follows a program that was started.
-    async fn run(
+    /// Starts the program in its sandbox, or destroys that. What the next daemon needs is put away
+    /// before the program can start.
+    async fn start_in(
         &self,
         spec: &ExecutionSpec,
-        prepared: Prepared,
-        staging: Staging,
-        talk: Talk<'_>,
-        evidence: &Evidence,
-    ) -> ExecutionResult {
-        let Prepared {
-            ready:
-                ReadySandbox {
-                    sandbox,
-                    mut session,
-                    ..
-                },
-            mut notes,
-            sandbox_use: _,
-            dataset: _,
-        } = prepared;
-        let Talk { cancel, observer } = talk;
-        let talk = tokio::select! {
-            talk = conversation::follow(&mut session, &spec.limits, cancel, observer) => talk,
-            never = stopping::unthrottle(sandbox.as_ref(), &spec.limits, cancel) => match never {},
-        };
-        // First of all nothing of it runs any more; questions come after.
-        let (sandbox, stop) = match &talk.end {
-            TalkEnd::Reported(_) => (Some(sandbox), Stop::Confirmed),
-            TalkEnd::LateAtDeadline(_) | TalkEnd::LateOnCancel | TalkEnd::Lost(_) => {
-                stopping::kill(sandbox, &mut notes).await
-            }
-        };
-        let inputs = evidence::input_digests(evidence);
-        let collected = self
-            .collect(spec, &mut session, staging, inputs, &talk.end, &mut notes)
-            .await;
-        let saw_memory_kill = {
-            let known = sandbox.as_deref();
-            let unclear = known.filter(|_| !has_told_memory_kills(&talk.end));
-            match unclear.map(Sandbox::memory_kill_seen) {
-                Some(asked) => asked.await.ok(),
-                None => None,
-            }
-        };
-        let is_empty = matches!(&talk.end, TalkEnd::Reported(exited) if exited.survivors == 0);
-        notes.extend(match sandbox {
-            Some(sandbox) if is_empty => stopping::retire(sandbox, session).await,
-            Some(sandbox) => stopping::destroy(sandbox).await,
-            None => None,
-        });
-        let mut collected = collected;
-        let staging = collected.take_staging();
-        if let Some(staging) = staging {
-            match spawn_blocking(move || staging.publish()).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => {
-                    log_chain("artifacts could not be published", &error);
-                    notes.push(format!("The artifacts were lost: {error}."));
-                    collected.forget();
+        mut prepared: Prepared,
+    ) -> Result<(Prepared, Box<dyn Keeper>), Trouble> {
+        let starting = async {
+            let ready = &mut prepared.ready;
+            let token = conversation::new_token();
+            let keeper: Box<dyn Keeper> = match &self.takeover {
+                None => Box::new(Unkept),
+                Some(takeover) => {
+                    let handoff = Handoff::of_start(
+                        token,
+                        ready.request.uid,
+                        &ready.isolation,
+                        prepared.dataset.as_ref(),
+                        (prepared.sandbox_use, &prepared.notes),
+                    );
+                    let keeper = takeover.handoffs.put(&spec.id, handoff).await?;
+                    ready.sandbox.outlive();
+                    Box::new(keeper)
                 }
-                Err(error) => notes.push(format!("The artifacts were lost: {error}.")),
-            }
-        }
-        conclude(spec, talk, (stop, saw_memory_kill), collected, notes)
-    }
-
-    async fn collect(
-        &self,
-        spec: &ExecutionSpec,
-        session: &mut Session,
-        staging: Staging,
-        inputs: BTreeMap<String, String>,
-        end: &TalkEnd,
-        notes: &mut Vec<String>,
-    ) -> Gathered {
-        let reported = match end {
-            TalkEnd::Reported(exited) if exited.survivors == 0 => true,
-            TalkEnd::Reported(_)
-            | TalkEnd::LateAtDeadline(_)
-            | TalkEnd::LateOnCancel
-            | TalkEnd::Lost(_) => false,
+            };
+            conversation::start(&mut ready.session, &spec.limits, token).await?;
+            Ok(keeper)
         };
-        let staging = match store_setup(staging, spec.bash_script.as_deref()).await {
-            Ok(staging) => staging,
-            Err(text) => {
-                notes.push(text);
-                return Gathered::default();
-            }
-        };
-        let caps = Caps {
-            total_bytes: spec.limits.max_artifact_mb << 20,
-            files: spec.limits.max_artifact_files,
-        };
-        let collector = Collector::new(staging, caps, inputs);
-        if !reported {
-            notes.push(
-                "The files of the program were lost: its sandbox had to be destroyed before they \
-                 could be collected."
-                    .to_owned(),
-            );
-            return Gathered::from(collector.finish(false));
-        }
-        match collect(session, collector, &spec.limits).await {
-            Ok((collected, note)) => {
-                notes.extend(note);
-                Gathered::from(collected)
-            }
+        match starting.await {
+            Ok(keeper) => Ok((prepared, keeper)),
             Err(trouble) => {
-                notes.push(trouble.to_string());
-                Gathered::default()
+                stopping::destroy(prepared.ready.sandbox).await;
+                Err(trouble)
             }
         }
     }
@@ -322,17 +285,6 @@ async fn hand_over(spec: &ExecutionSpec, mut prepared: Prepared) -> Result<Prepa
     }
 }
 
-/// Starts the program in its sandbox, or destroys that.
-async fn start(spec: &ExecutionSpec, mut prepared: Prepared) -> Result<Prepared, Trouble> {
-    match conversation::start(&mut prepared.ready.session, &spec.limits).await {
-        Ok(()) => Ok(prepared),
-        Err(trouble) => {
-            stopping::destroy(prepared.ready.sandbox).await;
-            Err(trouble)
-        }
-    }
-}
-
 /// Why a program is not even tried (contract sections 2.2 and 2.3).
 fn refusal(spec: &ExecutionSpec) -> Option<String> {
     if spec.code.trim().is_empty() {
@@ -348,42 +300,7 @@ fn refusal(spec: &ExecutionSpec) -> Option<String> {
         .map(|error| error.to_string())
 }
 
-/// Stores the request's script beside the artifacts, before anything of the program's arrives.
-async fn store_setup(staging: Staging, script: Option<&str>) -> Result<Staging, String> {
-    let Some(script) = script.map(str::to_owned) else {
-        return Ok(staging);
-    };
-    let stored = spawn_blocking(move || -> Result<Staging, StoreArtifactError> {
-        if let Ok(path) = ArtifactPath::from_bytes(SETUP_NAME.as_bytes()) {
-            let mut file = staging.create(&path)?;
-            file.write(script.as_bytes())?;
-            let now = (Timestamp::now().as_second(), 0);
-            file.finish(Attributes {
-                executable: false,
-                modified: now,
-            })?;
-        }
-        Ok(staging)
-    });
-    match stored.await {
-        Ok(Ok(staging)) => Ok(staging),
-        Ok(Err(error)) => {
-            log_chain("the setup script could not be stored", &error);
-            Err("The artifacts were lost: the output directory cannot be written to.".to_owned())
-        }
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-/// Whether the supervisor itself has told what the kernel killed for memory.
-fn has_told_memory_kills(end: &TalkEnd) -> bool {
-    match end {
-        TalkEnd::Reported(exited) => exited.usage.memory_kills.is_some(),
-        TalkEnd::LateAtDeadline(_) | TalkEnd::LateOnCancel | TalkEnd::Lost(_) => false,
-    }
-}
-
-fn failed_before_start(spec: &ExecutionSpec, trouble: &Trouble) -> ExecutionResult {
+pub(super) fn failed_before_start(spec: &ExecutionSpec, trouble: &Trouble) -> ExecutionResult {
     if matches!(trouble, Trouble::Cancelled) {
         info!(execution.id = %spec.id, "cancelled before the program was started");
     } else {

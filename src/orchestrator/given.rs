@@ -1,5 +1,7 @@
 //! A run with a given program: one execution is its only episode.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
@@ -7,13 +9,15 @@ use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
 use super::executor::{Executed, Executor};
+use super::retry;
 use crate::artifacts::summary::read_metrics;
 use crate::execution::cause::{CauseKind, Limit};
 use crate::execution::{ExecutionResult, ExecutionSpec, Status};
 use crate::ids::{ExecutionId, RunId};
 use crate::runs::events::RunEvent;
 use crate::runs::record::{Ending, Episode, RecordedEpisode, RunOutcome, RunRecord};
-use crate::runs::service::{CarriedOut, Orchestrator, RunContext};
+use crate::runs::service::{CarriedOut, Orchestrator, Origin, RunContext};
+use crate::telemetry::log_chain;
 
 const PREDICTIONS: &str = "predictions.csv";
 const MODELS: &str = "models";
@@ -59,32 +63,105 @@ impl Orchestrator for GivenProgram {
         self.executor.release(execution);
     }
 
+    async fn recorded(&self, execution: &ExecutionId) {
+        self.executor.settle(execution).await;
+    }
+
+    fn leave_behind(&self) {
+        self.executor.leave_behind();
+    }
+
     async fn carry_out(&self, run: &RunRecord, context: &RunContext) -> CarriedOut {
-        let spec = specification(run, context.first_execution.clone());
-        context
-            .observer
-            .observe(RunEvent::ExecutionStarted(spec.id.clone()));
-        let Executed {
-            mut result,
-            evidence,
-        } = self
-            .executor
-            .execute(&spec, &context.cancel, context.observer.as_ref())
-            .await;
-        let outcome = self.outcome(&mut result).await;
-        context.observer.observe(RunEvent::ExecutionEnded(
-            spec.id.clone(),
-            result.status.as_str(),
-        ));
-        let episode = episode(run.id, &spec, result);
-        let code = spec.code;
-        CarriedOut {
-            outcome,
-            last_episode: Some(Box::new(RecordedEpisode {
-                episode,
-                code,
+        let (mut attempt, mut is_left) = match context.origin {
+            Origin::New => (1, false),
+            Origin::Left { attempt } => (attempt, true),
+        };
+        let mut id = context.first_execution.clone();
+        let mut earlier = Vec::new();
+        loop {
+            let spec = specification(run, id);
+            let Executed {
+                mut result,
                 evidence,
-            })),
+            } = self.execute(&spec, context, is_left).await;
+            let next = match retry::pause(&result, attempt, run.request.retries) {
+                Some(pause) if !context.cancel.is_cancelled() => {
+                    self.try_again(run.id, (&spec.id, attempt), pause, context)
+                        .await
+                }
+                Some(_) | None => None,
+            };
+            if let Some(next) = next {
+                earlier.push(retry::note(&result, attempt, run.request.retries));
+                (id, attempt, is_left) = (next, attempt + 1, false);
+                continue;
+            }
+            let outcome = self.outcome(&mut result).await;
+            result.warnings.extend(earlier);
+            let episode = episode(run.id, &spec, result);
+            let code = spec.code;
+            return CarriedOut {
+                outcome,
+                last_episode: Some(Box::new(RecordedEpisode {
+                    episode,
+                    code,
+                    evidence,
+                })),
+            };
+        }
+    }
+}
+
+impl GivenProgram {
+    async fn execute(&self, spec: &ExecutionSpec, context: &RunContext, is_left: bool) -> Executed {
+        let observer = context.observer.as_ref();
+        observer.observe(RunEvent::ExecutionStarted(spec.id.clone()));
+        let executed = if is_left {
+            let gate = &context.gate;
+            let taking_over = self
+                .executor
+                .take_over(spec, gate, &context.cancel, observer);
+            taking_over.await
+        } else {
+            self.executor.execute(spec, &context.cancel, observer).await
+        };
+        let status = executed.result.status.as_str();
+        observer.observe(RunEvent::ExecutionEnded(spec.id.clone(), status));
+        executed
+    }
+
+    /// Plans another execution in place of one that the infrastructure ended, and gives its id; `None`
+    /// if that could not be written down, or if the run is to end meanwhile.
+    async fn try_again(
+        &self,
+        run: RunId,
+        (lost, attempt): (&ExecutionId, u32),
+        pause: Duration,
+        context: &RunContext,
+    ) -> Option<ExecutionId> {
+        let waiting = async {
+            tokio::time::sleep(pause).await;
+            context.gate.opened().await;
+        };
+        context.cancel.run_until_cancelled(waiting).await?;
+        let next = ExecutionId::random();
+        // In this order: a run that is carried out always has an execution that is open.
+        let planned = async {
+            let journal = &context.journal;
+            journal.plan_execution(run, &next, attempt + 1).await?;
+            journal.abandon_execution(lost).await
+        };
+        match planned.await {
+            Ok(()) => {
+                self.executor.settle(lost).await;
+                // Nothing of it is recorded.
+                self.executor.withdraw(lost).await;
+                Some(next)
+            }
+            Err(error) => {
+                log_chain("another attempt could not be written down", &error);
+                None
+            }
         }
     }
 }

@@ -236,6 +236,16 @@ impl Sandboxes {
         })
     }
 
+    /// The engine.
+    pub(super) fn engine(&self) -> &dyn Engine {
+        self.engine.as_ref()
+    }
+
+    /// From now on sandboxes that are dropped stay as they are.
+    pub(super) fn leave_behind(&self) {
+        self.engine.leave_behind();
+    }
+
     async fn image(&self, reference: &str) -> Result<Image, Trouble> {
         Ok(self.engine.image(reference).await?)
     }

@@ -10,7 +10,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::execution::cause::Stop;
-use crate::execution::spec::Limits;
 use crate::sandbox::session::Session;
 use crate::sandbox::{EngineError, Sandbox};
 use crate::telemetry::log_chain;
@@ -21,14 +20,18 @@ const UNTHROTTLE_AFTER: Duration = Duration::from_millis(100);
 /// For a supervisor to take the last word.
 const LEAVE_BOUND: Duration = Duration::from_secs(1);
 
-/// Gives the supervisor of a program that is to end a turn, if it has not ended it at once.
+/// Of a sandbox in which nothing runs any more.
+const CLEAN_UP_IS_PENDING: &str =
+    "Clean-up is pending: the container engine did not remove the sandbox at once.";
+
+/// Gives the supervisor of a program that is to end, at the latest when nothing is `left` of its
+/// time, a turn, if it has not ended it at once.
 pub(super) async fn unthrottle(
     sandbox: &dyn Sandbox,
-    limits: &Limits,
+    left: Duration,
     cancel: &CancellationToken,
 ) -> Infallible {
-    let wall = Duration::try_from_secs_f64(limits.timeout_seconds).unwrap_or(Duration::MAX);
-    drop(timeout(wall, cancel.cancelled()).await);
+    drop(timeout(left, cancel.cancelled()).await);
     sleep(UNTHROTTLE_AFTER).await;
     if let Err(error) = sandbox.unthrottle().await {
         log_chain("a sandbox keeps its share of the CPU to its end", &error);
@@ -65,15 +68,23 @@ pub(super) async fn destroy(sandbox: Box<dyn Sandbox>) -> Option<String> {
     removal_note(sandbox.destroy().await)
 }
 
+/// A note if the engine removes sandboxes more slowly than they are made, so that the removal of this
+/// one, which comes after its result, will have to be waited for.
+pub(super) fn pending_note(sandbox: &dyn Sandbox) -> Option<String> {
+    sandbox
+        .removal_waits()
+        .then(|| CLEAN_UP_IS_PENDING.to_owned())
+}
+
 /// Has a sandbox removed in which nothing runs any more: its supervisor leaves when it hears that
 /// everything has arrived, and the rest is for the engine to do in its own time.
-pub(super) async fn retire(sandbox: Box<dyn Sandbox>, mut session: Session) -> Option<String> {
+pub(super) async fn retire(sandbox: Box<dyn Sandbox>, mut session: Session) {
     match timeout(LEAVE_BOUND, session.acknowledge_all()).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => log_chain("a supervisor could not be told to leave", &error),
         Err(_) => warn!("a supervisor does not listen any more"),
     }
-    removal_note(sandbox.retire().await)
+    removal_note(sandbox.retire().await);
 }
 
 fn removal_note(removed: Result<(), EngineError>) -> Option<String> {
@@ -81,10 +92,7 @@ fn removal_note(removed: Result<(), EngineError>) -> Option<String> {
         Ok(()) => None,
         Err(error) => {
             log_chain("a sandbox could not be removed at once; it will be", &error);
-            Some(
-                "Clean-up is pending: the container engine did not remove the sandbox at once."
-                    .to_owned(),
-            )
+            Some(CLEAN_UP_IS_PENDING.to_owned())
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What keeps a program from running, or ends it, without being its fault.
 
+use super::handoff::HandoffError;
 use crate::artifacts::OutputRootError;
 use crate::execution::cause::Verdict;
 use crate::runs::dataset_contents::UnsafeContents;
@@ -39,6 +40,8 @@ pub(super) enum Trouble {
          anything of it ran is not known, so it is not started again by itself; submit the run again"
     )]
     SilentAtStart { seconds: u64 },
+    #[error(transparent)]
+    Handoff(#[from] HandoffError),
     #[error("an internal task of the daemon failed")]
     Task(#[from] tokio::task::JoinError),
 }
@@ -64,6 +67,7 @@ impl Trouble {
             | Self::NotStarted { .. }
             | Self::LostAtStart(_)
             | Self::SilentAtStart { .. }
+            | Self::Handoff(_)
             | Self::Task(_) => false,
         }
     }
@@ -87,6 +91,7 @@ impl Trouble {
             | Self::Output(_)
             | Self::Session(_)
             | Self::NotStarted { .. }
+            | Self::Handoff(_)
             | Self::Task(_) => Verdict::infrastructure(
                 self.to_string(),
                 vec!["the program was not started".to_owned()],

@@ -74,7 +74,7 @@ pub struct DatasetEvidence {
 
 /// A fingerprint of a data set's names, sizes and times. Not of its contents, which can be
 /// terabytes: a file that was changed and given its old size and time back is not noticed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatasetListing {
     /// The hash over the entries in order of their paths, see
     /// [`Domain::Dataset`](digest::Domain::Dataset).

@@ -153,6 +153,7 @@ pub fn admit(body: &Value, rules: &Rules) -> Result<RunRequest, AdmissionError> 
         image: options.image,
         runtime: options.runtime,
         preload: options.preload,
+        retries: options.retries,
         limits: options.limits,
     })
 }

@@ -118,7 +118,7 @@ impl Gate {
     }
 
     /// Waits until it is open and not held.
-    pub(super) async fn opened(&self) {
+    pub async fn opened(&self) {
         let mut state = self.state.subscribe();
         let is_free = |state: &State| state.reasons.is_empty() && state.held.is_none();
         // This holds the other end, so that it cannot be gone.

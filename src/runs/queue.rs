@@ -187,6 +187,11 @@ impl FairQueue {
         })
     }
 
+    /// A run of a tenant is being carried out that was never taken from here: an earlier daemon did.
+    pub fn taken_over(&mut self, tenant: TenantId) {
+        self.line(tenant).running += 1;
+    }
+
     /// A run that was taken is not being carried out any more.
     pub fn finished(&mut self, tenant: &TenantId) {
         let clock = self.clock;

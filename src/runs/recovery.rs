@@ -1,9 +1,12 @@
 //! What a daemon that went away left behind, put in order before the next one accepts runs.
 //!
-//! Runs that were going on cannot be taken up again: they end, and say so. Executions that were
-//! planned and never recorded may still have a sandbox: it is destroyed, and they get a receipt that
-//! says that they were lost. Waiting runs are left alone. Doing it twice changes nothing.
+//! A run that was going on is gone on with: it has an execution that was planned and is not recorded,
+//! and its sandbox may still be there. Whatever else is open is closed: a run without an execution
+//! ends and says so, and an execution that belongs to none any more gets a receipt that says that it
+//! was lost, after its sandbox was destroyed. Waiting runs are left alone. Doing it twice changes
+//! nothing.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::time::Duration;
 
@@ -38,8 +41,10 @@ pub trait Cleaner: Send + Sync + std::fmt::Debug {
 }
 
 /// What was put in order.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Recovered {
+    /// Runs to go on with.
+    pub left: Vec<LeftRun>,
     /// Runs that were going on and have ended now.
     pub interrupted_runs: usize,
     /// Executions whose sandboxes are gone.
@@ -48,16 +53,64 @@ pub struct Recovered {
     pub left_executions: usize,
 }
 
-/// Ends every run that the store says is going on and destroys what is left of executions. Has to
-/// be done before a service is started on the store.
+/// A run that was going on when its daemon went away.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LeftRun {
+    /// Its outline.
+    pub run: RunRecord,
+    /// What it was going on with.
+    pub execution: OpenExecution,
+}
+
+/// What was open in the store, by what is to be done with it.
+#[derive(Debug, Default, PartialEq)]
+struct Sorted {
+    left: Vec<LeftRun>,
+    /// Runs that end.
+    interrupted: Vec<RunRecord>,
+    /// Executions that nothing goes on with.
+    abandoned: Vec<OpenExecution>,
+}
+
+/// Of several open executions of one run the last attempt counts: the ones before were given up.
+fn sort(running: Vec<RunRecord>, open: Vec<OpenExecution>) -> Sorted {
+    let mut by_run: BTreeMap<String, Vec<OpenExecution>> = BTreeMap::new();
+    for execution in open {
+        let of_run = by_run.entry(execution.run_id.to_string()).or_default();
+        of_run.push(execution);
+    }
+    let mut sorted = Sorted::default();
+    for run in running {
+        let mut attempts = by_run.remove(&run.id.to_string()).unwrap_or_default();
+        attempts.sort_by_key(|execution| execution.attempt);
+        match attempts.pop() {
+            Some(execution) => sorted.left.push(LeftRun { run, execution }),
+            None => sorted.interrupted.push(run),
+        }
+        sorted.abandoned.append(&mut attempts);
+    }
+    sorted.abandoned.extend(by_run.into_values().flatten());
+    sorted
+}
+
+/// Puts in order what an earlier daemon left, and tells which runs are to be gone on with. Has to be
+/// done before a service is started on the store.
 ///
 /// # Errors
 ///
 /// [`StoreError`] if the store fails. A sandbox that cannot be destroyed is no error: the runs have
 /// ended by then, and the execution stays open in the store.
 pub async fn recover(store: &dyn Store, cleaner: &dyn Cleaner) -> Result<Recovered, StoreError> {
-    let mut recovered = Recovered::default();
-    for run in store.running().await? {
+    let Sorted {
+        left,
+        interrupted: ended,
+        abandoned,
+    } = sort(store.running().await?, store.open_executions().await?);
+    let mut recovered = Recovered {
+        left,
+        ..Recovered::default()
+    };
+    for run in ended {
         let episodes = store.episodes(run.id).await?;
         let finish = Event::Finish {
             at: Timestamp::now(),
@@ -71,8 +124,7 @@ pub async fn recover(store: &dyn Store, cleaner: &dyn Cleaner) -> Result<Recover
         }
     }
 
-    let open = store.open_executions().await?;
-    let answers: Vec<(OpenExecution, bool)> = stream::iter(open)
+    let answers: Vec<(OpenExecution, bool)> = stream::iter(abandoned)
         .map(|execution| async move {
             let gone = destroy(cleaner, &execution).await;
             (execution, gone)
@@ -92,7 +144,7 @@ pub async fn recover(store: &dyn Store, cleaner: &dyn Cleaner) -> Result<Recover
 }
 
 async fn destroy(cleaner: &dyn Cleaner, execution: &OpenExecution) -> bool {
-    let OpenExecution { id, run_id } = execution;
+    let OpenExecution { id, run_id, .. } = execution;
     match tokio::time::timeout(DESTROY_LIMIT, cleaner.destroy(id)).await {
         Ok(Ok(())) => true,
         Ok(Err(error)) => {
@@ -134,6 +186,7 @@ mod tests {
     use super::*;
     use crate::ids::RunId;
     use crate::runs::service::testing::{Place, episode, recorded, start};
+    use crate::runs::store::sqlite::SqliteStore;
 
     /// Destroys everything but one.
     #[derive(Debug, Default)]
@@ -153,59 +206,57 @@ mod tests {
         }
     }
 
-    fn execution(run_id: RunId) -> OpenExecution {
-        OpenExecution {
-            id: ExecutionId::random(),
-            run_id,
-        }
+    async fn started(place: &Place, store: &SqliteStore, name: &str) -> RunId {
+        let id = place.insert(store, name).await;
+        start(store, id).await;
+        id
+    }
+
+    async fn planned(store: &dyn Store, run: RunId, attempt: u32) -> OpenExecution {
+        let execution = OpenExecution {
+            attempt,
+            ..OpenExecution::first(ExecutionId::random(), run)
+        };
+        store.plan_execution(&execution).await.unwrap();
+        execution
     }
 
     #[tokio::test]
-    async fn runs_going_on_end_and_their_sandboxes_are_destroyed() {
+    async fn runs_with_an_open_execution_are_gone_on_with_and_others_end() {
         let place = Place::new();
         let store = place.open().await;
         let waiting = place.insert(&store, "a").await;
-        let running = place.insert(&store, "a").await;
-        let cancelled = place.insert(&store, "b").await;
-        for id in [running, cancelled] {
-            start(&store, id).await;
-        }
+        let left = started(&place, &store, "a").await;
+        let interrupted = started(&place, &store, "a").await;
+        let cancelled = started(&place, &store, "b").await;
         let cancel = Event::CancelRequested {
             at: Timestamp::now(),
         };
-        store
-            .apply(cancelled, cancel, &Alongside::Nothing)
-            .await
-            .unwrap();
-        let finished = execution(running);
-        let open = execution(running);
-        let stubborn = execution(cancelled);
-        for planned in [&finished, &open, &stubborn] {
-            store.plan_execution(planned).await.unwrap();
-        }
-        let done = episode(running, 1, &finished.id);
-        store
-            .add_episode(&recorded(&done, "print()"))
-            .await
-            .unwrap();
+        let cancelling = store.apply(cancelled, cancel, &Alongside::Nothing);
+        cancelling.await.unwrap();
+        // Planned in another order than they were tried.
+        let last = planned(&store, left, 2).await;
+        let first = planned(&store, left, 1).await;
+        let finished = planned(&store, interrupted, 1).await;
+        let done = episode(interrupted, 1, &finished.id);
+        let adding = recorded(&done, "print()");
+        store.add_episode(&adding).await.unwrap();
         store.close().await;
 
         let store = place.open().await;
-        let mut cleaner = FakeCleaner {
-            stubborn: Some(stubborn.id.clone()),
-            ..FakeCleaner::default()
-        };
+        let cleaner = FakeCleaner::default();
         let recovered = recover(&store, &cleaner).await.unwrap();
-        let expected = Recovered {
-            interrupted_runs: 2,
-            destroyed_executions: 1,
-            left_executions: 1,
+        let run = store.get(left).await.unwrap().unwrap();
+        assert_eq!(run.state.status(), "RUNNING");
+        let expected = LeftRun {
+            run,
+            execution: last.clone(),
         };
-        assert_eq!(recovered, expected);
-        assert_eq!(
-            *cleaner.destroyed.lock().unwrap(),
-            BTreeSet::from([open.id])
-        );
+        assert_eq!(recovered.left, [expected]);
+        assert_eq!(recovered.interrupted_runs, 2);
+        assert_eq!(recovered.destroyed_executions, 1);
+        let destroyed = cleaner.destroyed.lock().unwrap().clone();
+        assert_eq!(destroyed, BTreeSet::from([first.id]));
 
         let state = |id| {
             let store = &store;
@@ -213,22 +264,52 @@ mod tests {
         };
         assert_eq!(state(waiting).await.status(), "QUEUED");
         assert_eq!(state(cancelled).await.status(), "CANCELLED");
-        let ended = state(running).await;
+        let ended = state(interrupted).await;
         let outcome = ended.outcome().unwrap();
-        assert_eq!(
-            (
-                ended.status(),
-                outcome.iterations,
-                outcome.final_error.as_deref()
-            ),
-            ("FAIL", 1, Some(INTERRUPTED))
-        );
+        assert_eq!(ended.status(), "FAIL");
+        assert_eq!(outcome.iterations, 1);
+        assert_eq!(outcome.final_error.as_deref(), Some(INTERRUPTED));
+        // Doing it again changes nothing.
+        let again = recover(&store, &cleaner).await.unwrap();
+        assert_eq!(again.left.len(), 1);
+        assert_eq!((again.interrupted_runs, again.destroyed_executions), (0, 0));
+    }
 
-        // The next start has only the stubborn one left, the one after that nothing.
+    #[tokio::test]
+    async fn what_cannot_be_destroyed_stays_open_for_the_next_start() {
+        let place = Place::new();
+        let store = place.open().await;
+        let left = started(&place, &store, "a").await;
+        let stubborn = planned(&store, left, 1).await;
+        planned(&store, left, 2).await;
+        let mut cleaner = FakeCleaner {
+            stubborn: Some(stubborn.id),
+            ..FakeCleaner::default()
+        };
+        let recovered = recover(&store, &cleaner).await.unwrap();
+        let counts = (recovered.destroyed_executions, recovered.left_executions);
+        assert_eq!(counts, (0, 1));
         cleaner.stubborn = None;
         let again = recover(&store, &cleaner).await.unwrap();
-        assert_eq!((again.interrupted_runs, again.destroyed_executions), (0, 1));
-        let nothing = recover(&store, &cleaner).await.unwrap();
-        assert_eq!(nothing, Recovered::default());
+        assert_eq!((again.destroyed_executions, again.left_executions), (1, 0));
+        assert_eq!(again.left, recovered.left);
+    }
+
+    #[tokio::test]
+    async fn an_execution_of_an_earlier_life_of_the_host_is_known_as_one() {
+        let place = Place::new();
+        let store = place.open().await;
+        let left = started(&place, &store, "a").await;
+        planned(&store, left, 1).await;
+        store.close().await;
+        let file = rusqlite::Connection::open(place.file()).unwrap();
+        let count = file
+            .execute("UPDATE executions SET boot = 'another'", [])
+            .unwrap();
+        assert_eq!(count, 1);
+        file.close().unwrap();
+        let store = place.open().await;
+        let recovered = recover(&store, &FakeCleaner::default()).await.unwrap();
+        assert!(recovered.left[0].execution.host_restarted);
     }
 }

@@ -38,6 +38,10 @@ pub struct RunRequest {
     /// Whether interpreters that have started before may run its programs.
     #[serde(default = "yes")]
     pub preload: bool,
+    /// How often an execution that the infrastructure ended is tried again. 0 promises that the
+    /// program is started at most once.
+    #[serde(default)]
+    pub retries: u32,
     /// What each program of the run may use.
     pub limits: Limits,
 }

@@ -8,6 +8,8 @@
 
 mod terms;
 
+mod orchestration;
+
 mod ahead;
 
 mod inner;
@@ -25,15 +27,14 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use tokio_util::sync::CancellationToken;
-
+pub use self::orchestration::{CarriedOut, Journal, Observer, Orchestrator, Origin, RunContext};
 pub use self::terms::{CancelAnswer, InFlight, ServiceSettings, SubmitError, Submitted};
 
 use self::inner::{Inner, Timing};
-use super::events::{EventLog, RunEvent, Subscription};
+use super::events::{EventLog, Subscription};
 use super::gate::Gate;
-use super::record::{Episode, Judgement, RecordedEpisode, RunOutcome, RunRecord};
+use super::record::{Episode, Judgement, RunRecord};
+use super::recovery::LeftRun;
 use super::request::RunRequest;
 use super::store::{Fault, IdempotencyKey, RunFilter, Store, StoreError};
 use super::tenants::Submitter;
@@ -46,86 +47,6 @@ use crate::ids::{ExecutionId, RunId, TenantId};
 /// calls that kill, look at and remove the sandbox, each up to its bound. A test of
 /// `orchestrator/conversation.rs` adds them up; what is above their sum is the disk's.
 pub const STOP_GRACE: Duration = Duration::from_secs(50);
-
-/// Carries out a run: one given program, or the loop. Implemented by `orchestrator`.
-#[async_trait]
-pub trait Orchestrator: Send + Sync + std::fmt::Debug {
-    /// The id of the first execution of a run that is about to start: written down together with
-    /// the start. Whatever waits already for an execution is known by its id, so this is the moment
-    /// to choose it. Must not block; `run` is an outline.
-    fn first_execution(&self, run: &RunRecord) -> ExecutionId {
-        let _ = run;
-        ExecutionId::random()
-    }
-
-    /// Of how many of the runs that wait it wants to know before their turn.
-    fn looks_ahead(&self) -> usize {
-        0
-    }
-
-    /// These runs are next in turn, in this order, instead of those it was told of before. Must not
-    /// block; they are outlines, and each may still be cancelled.
-    fn expect(&self, runs: &[RunRecord]) {
-        let _ = runs;
-    }
-
-    /// The execution that was chosen by [`Orchestrator::first_execution`] will not take place.
-    fn give_up(&self, execution: &ExecutionId) {
-        let _ = execution;
-    }
-
-    /// Carries the run out and tells how it ended. Never panics on what a program does; ends soon
-    /// after `context.cancel` is cancelled.
-    async fn carry_out(&self, run: &RunRecord, context: &RunContext) -> CarriedOut;
-}
-
-/// What an orchestrator gives back.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CarriedOut {
-    /// How the run ended.
-    pub outcome: RunOutcome,
-    /// The last episode, unless the journal has it already: recorded together with the end.
-    pub last_episode: Option<Box<RecordedEpisode>>,
-}
-
-impl From<RunOutcome> for CarriedOut {
-    /// An end with nothing left to record.
-    fn from(outcome: RunOutcome) -> Self {
-        Self {
-            outcome,
-            last_episode: None,
-        }
-    }
-}
-
-/// What an orchestrator gets besides the run.
-#[derive(Debug, Clone)]
-pub struct RunContext {
-    /// The first execution of the run, written down together with its start.
-    pub first_execution: ExecutionId,
-    /// Cancelled when the run is to end.
-    pub cancel: CancellationToken,
-    /// Where intents and episodes are written down.
-    pub journal: Arc<dyn Journal>,
-    /// Who is told what happens meanwhile.
-    pub observer: Arc<dyn Observer>,
-}
-
-/// The durable side of carrying a run out; both return after the record is on disk.
-#[async_trait]
-pub trait Journal: Send + Sync + std::fmt::Debug {
-    /// Another execution than the first is about to be created.
-    async fn plan_execution(&self, run: RunId, execution: &ExecutionId) -> Result<(), StoreError>;
-
-    /// An episode is over.
-    async fn add_episode(&self, recorded: &RecordedEpisode) -> Result<(), StoreError>;
-}
-
-/// Is told what happens in a run while it happens. Must not block.
-pub trait Observer: Send + Sync + std::fmt::Debug {
-    /// Something happened.
-    fn observe(&self, event: RunEvent);
-}
 
 /// The service.
 #[derive(Debug)]
@@ -146,22 +67,21 @@ impl RunService {
         orchestrator: Arc<dyn Orchestrator>,
         settings: ServiceSettings,
     ) -> Result<Arc<Self>, StoreError> {
-        Self::start_behind(store, orchestrator, settings, Gate::open()).await
+        Self::start_behind((store, orchestrator, Gate::open()), settings, Vec::new()).await
     }
 
-    /// Like [`RunService::start`], but takes and starts runs only while the gate is open.
+    /// Like [`RunService::start`], but takes and starts runs only while the gate is open, and goes on
+    /// with the runs that an earlier daemon left going on.
     ///
     /// # Errors
     ///
     /// [`StoreError`] if the waiting runs cannot be read.
     pub async fn start_behind(
-        store: Arc<dyn Store>,
-        orchestrator: Arc<dyn Orchestrator>,
+        parts: (Arc<dyn Store>, Arc<dyn Orchestrator>, Gate),
         settings: ServiceSettings,
-        gate: Gate,
+        left: Vec<LeftRun>,
     ) -> Result<Arc<Self>, StoreError> {
-        let parts = (store, orchestrator, gate);
-        Self::start_gated(parts, settings, Timing::default()).await
+        Self::start_gated(parts, settings, Timing::default(), left).await
     }
 
     #[cfg(test)]
@@ -171,15 +91,25 @@ impl RunService {
         settings: ServiceSettings,
         timing: Timing,
     ) -> Result<Arc<Self>, StoreError> {
-        Self::start_gated((store, orchestrator, Gate::open()), settings, timing).await
+        Self::start_gated(
+            (store, orchestrator, Gate::open()),
+            settings,
+            timing,
+            Vec::new(),
+        )
+        .await
     }
 
     async fn start_gated(
         parts: (Arc<dyn Store>, Arc<dyn Orchestrator>, Gate),
         settings: ServiceSettings,
         timing: Timing,
+        left: Vec<LeftRun>,
     ) -> Result<Arc<Self>, StoreError> {
         let inner = Inner::new(parts, settings, timing).await?;
+        for run in left {
+            dispatch::take_over(&inner, run);
+        }
         inner.tasks.spawn(dispatch::dispatch(Arc::clone(&inner)));
         Ok(Arc::new(Self { inner }))
     }
@@ -391,11 +321,22 @@ impl RunService {
         !self.inner.closing.is_cancelled()
     }
 
-    /// Stops: accepts and starts nothing more, lets the runs going on end for as long as `drain`,
-    /// then ends them, and closes the store. Waiting runs wait for the next start. Bounded; doing
-    /// it twice does no harm.
+    /// Accepts and starts nothing more, and lets the runs going on end for as long as `limit`. Tells
+    /// whether all have. Clients can ask and cancel meanwhile; waiting runs wait for the next start.
+    pub async fn drain(&self, limit: Duration) -> bool {
+        self.inner.drain(limit).await
+    }
+
+    /// Leaves what still goes on to the next start, as it is, and closes the store. Bounded; doing it
+    /// twice does no harm.
+    pub async fn leave(&self) {
+        self.inner.leave().await;
+    }
+
+    /// Stops: [`RunService::drain`], then [`RunService::leave`].
     pub async fn shutdown(&self, drain: Duration) {
-        self.inner.shut_down(drain).await;
+        self.drain(drain).await;
+        self.leave().await;
     }
 }
 

@@ -90,6 +90,24 @@ pub struct OpenExecution {
     pub id: ExecutionId,
     /// Its run.
     pub run_id: RunId,
+    /// The how manieth attempt of its run it is, from 1.
+    pub attempt: u32,
+    /// Whether the host was started anew since it was planned, or nobody can tell. What was not
+    /// flushed to disk may be gone then. Of no account for one that is about to be planned.
+    pub host_restarted: bool,
+}
+
+impl OpenExecution {
+    /// The first attempt of a run, about to be planned.
+    #[must_use]
+    pub fn first(id: ExecutionId, run_id: RunId) -> Self {
+        Self {
+            id,
+            run_id,
+            attempt: 1,
+            host_restarted: false,
+        }
+    }
 }
 
 /// What is written down in the same transaction as the change of a run's state, or not at all.

@@ -42,7 +42,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 pub use bollard::Docker;
 use bollard::models::{ContainerSummary, SystemInfoCgroupVersionEnum};
-use bollard::query_parameters::ListContainersOptions;
+use bollard::query_parameters::{InspectContainerOptions, ListContainersOptions};
 use tokio::sync::{Mutex, watch};
 use tokio::time::sleep;
 use tracing::info;
@@ -50,12 +50,13 @@ use tracing::info;
 use self::about::LastAnswer;
 use self::calls::{Calls, Manner};
 use self::client::{Call, Client};
+use self::container::DockerSandbox;
 use self::creation::Creation;
 use self::options::{LABEL_EXECUTION, LABEL_INSTANCE, container_name};
 use self::placement::Placement;
 use self::reaper::Reaper;
 use self::supervisor::SupervisorVolume;
-use super::engine::{Created, Engine, EngineDescription, EngineError, Leftover};
+use super::engine::{Created, Engine, EngineDescription, EngineError, Leftover, Remains};
 use super::health::{CallBounds, EngineHealth};
 use super::template::{Image, SandboxRequest};
 use crate::ids::{ExecutionId, InstanceId};
@@ -286,6 +287,41 @@ impl Engine for DockerEngine {
                 () = sleep(LOOK_EVERY) => {}
             }
         }
+    }
+
+    async fn remains(&self, execution: &ExecutionId) -> Result<Remains, EngineError> {
+        let connection = self.connection().await?;
+        let name = container_name(&self.instance, execution);
+        let docker = &connection.docker;
+        let asked = docker.repeated(Call::Inspect, Manner::Polite, || {
+            docker.inspect_container(&name, None::<InspectContainerOptions>)
+        });
+        let inspected = match asked.await {
+            Ok(inspected) => inspected,
+            Err(error) if client::is_missing(&error) => return Ok(Remains::Missing),
+            Err(error) => return Err(error),
+        };
+        let labels = inspected.config.and_then(|config| config.labels);
+        let label = |name: &str| labels.as_ref().and_then(|labels| labels.get(name));
+        // Its name is ours; without our labels it is somebody else's all the same.
+        if label(LABEL_INSTANCE).map(String::as_str) != Some(self.instance.as_str())
+            || label(LABEL_EXECUTION).map(String::as_str) != Some(execution.as_str())
+        {
+            return Ok(Remains::Missing);
+        }
+        let state = inspected.state.unwrap_or_default();
+        if state.running != Some(true) {
+            let memory_kill = state.oom_killed.unwrap_or_default();
+            return Ok(Remains::Stopped { memory_kill });
+        }
+        let mut sandbox = DockerSandbox::found(connection, name, self.reaper.clone());
+        let host_config = inspected.host_config.unwrap_or_default();
+        sandbox.may_use(host_config.nano_cpus.unwrap_or_default());
+        Ok(Remains::Running(Box::new(sandbox)))
+    }
+
+    fn leave_behind(&self) {
+        self.reaper.leave_behind();
     }
 }
 

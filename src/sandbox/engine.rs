@@ -39,6 +39,13 @@ pub trait Engine: Send + Sync + std::fmt::Debug {
     /// The executions of this daemon's instance that have a container, in any state.
     async fn leftovers(&self) -> Result<Vec<Leftover>, EngineError>;
 
+    /// What is left of an execution's sandbox. Another instance's is none.
+    async fn remains(&self, execution: &ExecutionId) -> Result<Remains, EngineError>;
+
+    /// From now on sandboxes that may outlive the daemon ([`Sandbox::outlive`]) stay as they are when
+    /// they are dropped, for the next one to find.
+    fn leave_behind(&self);
+
     /// How well it is. Asks nobody. An engine without calls to others is always well.
     fn health(&self) -> EngineHealth {
         EngineHealth::default()
@@ -46,6 +53,20 @@ pub trait Engine: Send + Sync + std::fmt::Debug {
 
     /// Waits until a sandbox can be made on it, or is worth trying.
     async fn usable(&self) {}
+}
+
+/// What is left of a sandbox that an earlier daemon made.
+#[derive(Debug)]
+pub enum Remains {
+    /// There is no container.
+    Missing,
+    /// There is one, and nothing runs in it.
+    Stopped {
+        /// Whether the engine saw the kernel kill something in it for memory.
+        memory_kill: bool,
+    },
+    /// Its supervisor runs; [`Sandbox::attach`] leads to it. Dropping it removes it.
+    Running(Box<dyn Sandbox>),
 }
 
 /// A container that is there.
@@ -86,6 +107,13 @@ pub trait Sandbox: Send + Sync + std::fmt::Debug {
     /// Attaches to the supervisor's streams and starts it, in this order, so that no byte is lost.
     async fn start(&mut self) -> Result<Channel, EngineError>;
 
+    /// Says that the next daemon can go on with it: what it needs for that is put away.
+    fn outlive(&mut self);
+
+    /// Attaches to the streams of a supervisor that runs already. What it sent while nobody was
+    /// attached is gone; it sends that again when it is asked to.
+    async fn attach(&mut self) -> Result<Channel, EngineError>;
+
     /// Mounts a directory at the place of the data set of a started sandbox whose template is
     /// [`DatasetMount::Place`](super::template::DatasetMount::Place): read-only before anything in
     /// the sandbox can see it, without what is mounted below it. What is mounted is this very
@@ -109,6 +137,10 @@ pub trait Sandbox: Send + Sync + std::fmt::Debug {
     /// Like [`Sandbox::destroy`], but does not wait for the removal unless too many others are
     /// waited for already. For sandboxes in which nothing runs any more.
     async fn retire(self: Box<Self>) -> Result<(), EngineError>;
+
+    /// Whether [`Sandbox::retire`] would wait for the removal, because too many others are waited for
+    /// already.
+    fn removal_waits(&self) -> bool;
 
     /// Leaves a sandbox in which something may still run, because the engine did not confirm its
     /// end, to whoever tries on. Its slot stays with it until it is seen to be gone. Never waits.
@@ -202,6 +234,12 @@ pub enum EngineError {
     /// The container went away.
     #[error("the sandbox is gone: something outside the daemon removed it")]
     Vanished,
+    /// The container stands still, and nobody here has ended it.
+    #[error(
+        "the sandbox was ended from outside: the container engine or its host was restarted, or \
+         somebody stopped the container"
+    )]
+    Stopped,
     /// The engine refused or failed.
     #[error(
         "the container engine failed to {call}: the daemon's log has its answer; submit the run \
@@ -239,6 +277,7 @@ impl EngineError {
             | Self::NotPlaced(_)
             | Self::PolicyNotApplied(_)
             | Self::Vanished
+            | Self::Stopped
             | Self::Failed { .. }
             | Self::NotEnded(_)
             | Self::Stream(_) => false,

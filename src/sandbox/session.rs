@@ -10,8 +10,10 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
 
 use fumehood_protocol::message::WriteFile;
+use fumehood_protocol::resume::TokenScanner;
 use fumehood_protocol::{
-    Decoder, Frame, FrameError, FromSupervisor, MAX_PAYLOAD_BYTES, ToSupervisor, encode,
+    Decoder, Frame, FrameError, FromSupervisor, MAX_PAYLOAD_BYTES, ResumeToken, ToSupervisor,
+    encode,
 };
 
 use super::engine::{Channel, EngineError};
@@ -29,6 +31,16 @@ pub struct Session {
     decoder: Decoder,
     received: u64,
     unacknowledged_bytes: usize,
+    gap: Gap,
+}
+
+/// Whether messages may be missing where a conversation is gone on with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gap {
+    /// None: what an earlier daemon acknowledged it had put away.
+    None,
+    /// Some: they were about artifacts, which will be asked for anew.
+    Allowed,
 }
 
 /// A conversation that cannot go on.
@@ -71,7 +83,45 @@ impl Session {
             decoder: Decoder::default(),
             received: 0,
             unacknowledged_bytes: 0,
+            gap: Gap::None,
         }
+    }
+
+    /// Goes on with a conversation that an earlier daemon had: everything after message number
+    /// `received` is asked for again. Waits without a bound, which the caller has to set.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError`]; whoever is at the other end is not the supervisor of this conversation, or
+    /// does not go on with it.
+    pub async fn resume(
+        channel: Channel,
+        token: ResumeToken,
+        received: u64,
+        gap: Gap,
+    ) -> Result<Self, SessionError> {
+        let mut session = Self {
+            received,
+            gap,
+            ..Self::new(channel)
+        };
+        session.write(&token.0).await?;
+        session.send(&ToSupervisor::Resume(received)).await?;
+        let mut scanner = TokenScanner::new(token);
+        loop {
+            let next = session.channel.reader.next().await;
+            let bytes = next.ok_or(SessionError::Ended)??;
+            if let Some(end) = scanner.scan(&bytes) {
+                session.decoder.push(&bytes[end..]);
+                return Ok(session);
+            }
+        }
+    }
+
+    /// The number of the last message that was received.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        self.received
     }
 
     /// Sends a message. Not cancellation safe.
@@ -81,8 +131,12 @@ impl Session {
     /// [`SessionError`]; the conversation is over.
     pub async fn send(&mut self, message: &ToSupervisor) -> Result<(), SessionError> {
         let frame = encode(0, message)?;
+        self.write(&frame).await
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> Result<(), SessionError> {
         let write = async {
-            self.channel.writer.write_all(&frame).await?;
+            self.channel.writer.write_all(bytes).await?;
             self.channel.writer.flush().await
         };
         match timeout(SEND_BOUND, write).await {
@@ -139,10 +193,17 @@ impl Session {
     ///
     /// [`SessionError`]; the conversation is over.
     pub async fn acknowledge(&mut self) -> Result<(), SessionError> {
-        if self.unacknowledged_bytes < ACKNOWLEDGE_EVERY_BYTES {
+        if !self.has_to_acknowledge() {
             return Ok(());
         }
         self.acknowledge_all().await
+    }
+
+    /// Whether it is time to. Whoever wants to lose nothing with its own death puts away what it has
+    /// received before: what is acknowledged is not sent again.
+    #[must_use]
+    pub fn has_to_acknowledge(&self) -> bool {
+        self.unacknowledged_bytes >= ACKNOWLEDGE_EVERY_BYTES
     }
 
     /// Acknowledges everything that was received.
@@ -157,13 +218,15 @@ impl Session {
 
     fn accept(&mut self, frame: &Frame) -> Result<FromSupervisor, SessionError> {
         let expected = self.received + 1;
-        if frame.sequence != expected {
+        let may_skip = self.gap == Gap::Allowed && frame.sequence > expected;
+        if frame.sequence != expected && !may_skip {
             return Err(SessionError::OutOfOrder {
                 expected,
                 found: frame.sequence,
             });
         }
-        self.received = expected;
+        self.gap = Gap::None;
+        self.received = frame.sequence;
         self.unacknowledged_bytes += frame.body.len();
         Ok(frame.message()?)
     }
@@ -212,6 +275,59 @@ mod tests {
                 Err(SessionError::OutOfOrder { .. })
             ));
         }
+    }
+
+    const TOKEN: ResumeToken = ResumeToken([7; ResumeToken::BYTES]);
+
+    /// What is sent to a daemon that attaches again: the rest of a frame, the token, the frames.
+    fn repeated(sequences: &[u64]) -> Channel {
+        let mut wire = b"the rest of a frame".to_vec();
+        wire.extend(TOKEN.0);
+        for sequence in sequences {
+            wire.extend(encode(*sequence, &started()).unwrap());
+        }
+        let pieces = wire
+            .chunks(5)
+            .map(|piece| Ok(Bytes::copy_from_slice(piece)));
+        Channel {
+            reader: Box::pin(stream::iter(pieces.collect::<Vec<_>>())),
+            writer: Box::pin(tokio::io::sink()),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_conversation_goes_on_after_the_last_message_that_was_put_away() {
+        let channel = repeated(&[3, 4]);
+        let mut session = Session::resume(channel, TOKEN, 2, Gap::None).await.unwrap();
+        session.receive().await.unwrap();
+        session.receive().await.unwrap();
+        assert_eq!(session.received(), 4);
+        let missing = Session::resume(repeated(&[4]), TOKEN, 2, Gap::None).await;
+        let refused = missing.unwrap().receive().await;
+        assert!(matches!(refused, Err(SessionError::OutOfOrder { .. })));
+    }
+
+    #[tokio::test]
+    async fn only_the_first_message_of_a_resumed_conversation_may_follow_a_gap() {
+        let channel = repeated(&[9, 11]);
+        let resumed = Session::resume(channel, TOKEN, 2, Gap::Allowed).await;
+        let mut session = resumed.unwrap();
+        session.receive().await.unwrap();
+        assert_eq!(session.received(), 9);
+        let refused = session.receive().await;
+        assert!(matches!(refused, Err(SessionError::OutOfOrder { .. })));
+        let back = Session::resume(repeated(&[1]), TOKEN, 2, Gap::Allowed).await;
+        assert!(back.unwrap().receive().await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_stream_without_the_token_is_not_gone_on_with() {
+        let channel = Channel {
+            reader: Box::pin(stream::iter([Ok(Bytes::from_static(b"noise"))])),
+            writer: Box::pin(tokio::io::sink()),
+        };
+        let resumed = Session::resume(channel, TOKEN, 0, Gap::None).await;
+        assert!(matches!(resumed, Err(SessionError::Ended)));
     }
 
     #[tokio::test]

@@ -27,6 +27,18 @@ impl Slots {
         }
     }
 
+    /// Takes the slot of this uid, for a sandbox that is there already; `None` if somebody has it, or
+    /// if it is none of these.
+    #[must_use]
+    pub fn take_uid(&self, uid: u32) -> Option<Slot> {
+        let index = uid.checked_sub(self.base)?;
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.insert(index).then(|| Slot {
+            index,
+            slots: self.clone(),
+        })
+    }
+
     /// Takes the lowest free slot. How many there are at a time is bounded by whoever runs
     /// executions: a slot is not what they wait for.
     #[must_use]
@@ -90,5 +102,18 @@ mod tests {
         assert_eq!(slots.take().uid(), 50_001);
         drop(first);
         assert_eq!(slots.take().uid(), 50_000);
+    }
+
+    #[test]
+    fn the_uid_of_a_sandbox_that_is_there_is_given_to_nobody_else() {
+        let slots = Slots::new(50_000);
+        let found = slots.take_uid(50_001).unwrap();
+        assert_eq!(found.uid(), 50_001);
+        assert!(slots.take_uid(50_001).is_none());
+        assert!(slots.take_uid(49_999).is_none());
+        let (first, second) = (slots.take(), slots.take());
+        assert_eq!([first.uid(), second.uid()], [50_000, 50_002]);
+        drop(found);
+        assert_eq!(slots.take().uid(), 50_001);
     }
 }

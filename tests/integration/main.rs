@@ -34,6 +34,7 @@ mod endings;
 mod load;
 
 mod pool;
+mod adoption;
 mod restarts;
 mod retention;
 mod receipts;

@@ -31,6 +31,10 @@
 //! the daemon drops what it reads until it has seen the token ([`resume::TokenScanner`]). The token
 //! is random and never shown to the program, so no output can imitate it.
 //!
+//! A daemon that died while it gathered the artifacts has acknowledged frames whose content died
+//! with it. The next one therefore asks for them by `CollectAnew`: the supervisor says `Anew`, with the mark of that request, and
+//! walks the workspace, in which nothing changes any more, from the beginning.
+//!
 //! # An interpreter that waits
 //!
 //! After `Preload` the supervisor starts the program's command before there is a program: the
@@ -55,7 +59,7 @@ pub use message::{FromSupervisor, ToSupervisor};
 pub use resume::ResumeToken;
 
 /// The protocol's version, sent in [`message::Ready`].
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 /// How long the supervisor waits for processes that it has killed.
 pub const REAPING_LIMIT: Duration = Duration::from_secs(5);

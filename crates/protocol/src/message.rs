@@ -27,6 +27,10 @@ pub enum ToSupervisor {
     Collect(CollectLimits),
     /// A daemon has attached again and has everything up to this sequence number.
     Resume(u64),
+    /// Asks for the artifacts from the first one, whatever was sent of them before; after `Exited`
+    /// only. Answered by `Anew` with the same mark: what comes before that belongs to an earlier
+    /// request, of which there may have been several.
+    CollectAnew(CollectAnew),
 }
 
 /// Bytes for a file of the workspace.
@@ -111,6 +115,15 @@ pub struct CollectLimits {
     pub ignore: Vec<String>,
 }
 
+/// Asks for the artifacts from the first one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CollectAnew {
+    /// Bounds of the walk.
+    pub limits: CollectLimits,
+    /// Tells this request from those of daemons that died after theirs: a random number.
+    pub mark: u64,
+}
+
 /// From the supervisor to the daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FromSupervisor {
@@ -134,6 +147,8 @@ pub enum FromSupervisor {
     Exited(Box<Exited>),
     /// The program could not be started; nothing of it ran.
     Failed(Failed),
+    /// The answer to the `CollectAnew` with this mark: its list of artifacts begins here.
+    Anew(u64),
     /// A regular file or directory follows.
     Entry(Entry),
     /// The next bytes of the entry before.

@@ -5,7 +5,9 @@ use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
-use fumehood_protocol::message::{CollectLimits, Failed, Preload, Ready, Start, WriteFile};
+use fumehood_protocol::message::{
+    CollectAnew, CollectLimits, Failed, Preload, Ready, Start, WriteFile,
+};
 use fumehood_protocol::{FromSupervisor, ResumeToken, ToSupervisor};
 
 use crate::error::Fatal;
@@ -223,6 +225,7 @@ impl Supervisor {
                 State::Holding | State::Collecting(_) | State::Finished { .. } => {}
             },
             ToSupervisor::Collect(limits) => self.collect(limits)?,
+            ToSupervisor::CollectAnew(request) => self.collect_anew(request)?,
         }
         Ok(None)
     }
@@ -306,6 +309,24 @@ impl Supervisor {
             } => Ok(()),
             State::Preparing(_) | State::Running(_) | State::Finished { .. } => {
                 Err(misplaced("Collect before Exited"))
+            }
+        }
+    }
+
+    /// Walks from the beginning for a daemon that has lost what an earlier one had gathered.
+    fn collect_anew(&mut self, request: CollectAnew) -> Result<(), Fatal> {
+        match self.state {
+            State::Holding
+            | State::Collecting(_)
+            | State::Finished {
+                collected: true, ..
+            } => {
+                self.outbox.push(&FromSupervisor::Anew(request.mark))?;
+                self.state = State::Collecting(Box::new(Walk::new(request.limits)));
+                Ok(())
+            }
+            State::Preparing(_) | State::Running(_) | State::Finished { .. } => {
+                Err(misplaced("CollectAnew before Exited"))
             }
         }
     }

@@ -23,6 +23,9 @@ const MIN_CPUS: f64 = 0.1;
 /// Most turns of the loop.
 const MAX_ITERATIONS: u64 = 50;
 
+/// Most attempts after the first one.
+const MAX_RETRIES: u64 = 5;
+
 /// Memory that must be left beside the workspace and `/dev/shm`, in MiB.
 const PROGRAM_MB: u64 = 64;
 
@@ -35,6 +38,7 @@ pub(super) struct Options {
     pub(super) image: String,
     pub(super) runtime: Option<String>,
     pub(super) preload: bool,
+    pub(super) retries: u32,
     pub(super) limits: Limits,
 }
 
@@ -59,6 +63,10 @@ pub(super) fn read(
         .and_then(|count| u32::try_from(count).ok())
         .unwrap_or(rules.max_iterations);
     let disable_judge = reader.boolean("disable_judge").unwrap_or(false);
+    let retries = reader
+        .integer("retries", 0, MAX_RETRIES)
+        .and_then(|count| u32::try_from(count).ok())
+        .unwrap_or_default();
     let preload = reader.boolean("preload").unwrap_or(true);
 
     let mut limits = execution.default_limits();
@@ -98,6 +106,7 @@ pub(super) fn read(
         image: image.unwrap_or_else(|| rules.default_image.clone()),
         runtime,
         preload,
+        retries,
         limits,
     }
 }

@@ -70,6 +70,7 @@ fn a_program_alone_is_enough() {
     assert_eq!(run.image, "built:1");
     assert_eq!(run.limits, Config::default().execution.default_limits());
     assert_eq!((run.max_iterations, run.llm_mode), (10, LlmMode::Mock));
+    assert_eq!(run.retries, 0);
 }
 
 #[test]
@@ -87,6 +88,7 @@ fn everything_that_a_request_says_is_kept() {
             "mock_llm": true, "llm_mode": "real", "max_iterations": 50, "disable_judge": true,
             "timeout_seconds": 0.5, "memory_mb": 512.0, "cpus": 2, "max_processes": 1e2,
             "workspace_mb": 100, "shm_mb": 10, "image": "other:1", "run_id": "x", "unknown": [1],
+            "retries": 2,
         },
     });
     let run = fixture.admit(&body).unwrap();
@@ -98,6 +100,7 @@ fn everything_that_a_request_says_is_kept() {
     assert_eq!(run.bash_script.as_deref(), Some("echo"));
     assert_eq!((run.max_iterations, run.llm_mode), (50, LlmMode::Real));
     assert!(run.disable_judge);
+    assert_eq!(run.retries, 2);
     assert_eq!(run.image, "other:1");
     let limits = run.limits;
     assert_eq!((limits.timeout_seconds, limits.cpus), (0.5, 2.0));
@@ -238,6 +241,9 @@ fn options_of_a_wrong_type_or_outside_their_bounds_are_refused() {
         ("disable_judge", json!("true"), "bool_parsing"),
         ("llm_mode", json!("MOCK"), "literal_error"),
         ("llm_mode", json!(true), "string_type"),
+        ("retries", json!(-1), "greater_than_equal"),
+        ("retries", json!(6), "less_than_equal"),
+        ("retries", json!("1"), "int_type"),
         ("max_iterations", json!(0), "greater_than_equal"),
         ("max_iterations", json!(51), "less_than_equal"),
         ("max_iterations", json!(true), "int_type"),

@@ -77,10 +77,7 @@ async fn ended(store: &SqliteStore, run: &NewRun) -> ExecutionId {
     store.insert(run, 1000).await.unwrap();
     start(store, run.id).await;
     let execution = ExecutionId::random();
-    let planned = OpenExecution {
-        id: execution.clone(),
-        run_id: run.id,
-    };
+    let planned = OpenExecution::first(execution.clone(), run.id);
     store.plan_execution(&planned).await.unwrap();
     let last = Box::new(recorded(&episode(run.id, 1, &execution), "print()"));
     let last = Alongside::Episode(last);
@@ -176,10 +173,7 @@ async fn what_waits_goes_on_or_may_have_a_sandbox_is_never_removed() {
     // Over, but its execution is still open.
     let unclear = place.insert(&store, "a").await;
     start(store.as_ref(), unclear).await;
-    let open = OpenExecution {
-        id: ExecutionId::random(),
-        run_id: unclear,
-    };
+    let open = OpenExecution::first(ExecutionId::random(), unclear);
     store.plan_execution(&open).await.unwrap();
     let end = store.apply(unclear, finish(Ending::Fail), &Alongside::Nothing);
     end.await.unwrap().unwrap().unwrap();
@@ -369,10 +363,7 @@ async fn one_that_has_to_stay_holds_nothing_up() {
     let store = Arc::new(place.open().await);
     let stuck = place.insert(&store, "a").await;
     start(store.as_ref(), stuck).await;
-    let open = OpenExecution {
-        id: ExecutionId::random(),
-        run_id: stuck,
-    };
+    let open = OpenExecution::first(ExecutionId::random(), stuck);
     store.plan_execution(&open).await.unwrap();
     let end = store.apply(stuck, finish(Ending::Fail), &Alongside::Nothing);
     end.await.unwrap().unwrap().unwrap();

@@ -4,50 +4,77 @@ use std::any::Any;
 use std::error::Error;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
 
 use super::dispatch::Turn;
 use super::inner::{Active, Inner, Stop, now};
-use super::{CarriedOut, Journal, RunContext};
+use super::{CarriedOut, Journal, Origin, RunContext};
 use crate::execution::cause::format_seconds;
 use crate::ids::{ExecutionId, RunId};
 use crate::runs::record::{Ending, Episode, RecordedEpisode, RunOutcome};
-use crate::runs::recovery::INTERRUPTED;
 use crate::runs::state::Event;
 use crate::runs::store::{Alongside, OpenExecution, Store, StoreError};
 
+/// What is to be carried out.
+pub(super) struct Work {
+    pub(super) id: RunId,
+    pub(super) execution: ExecutionId,
+    pub(super) origin: Origin,
+    /// Wall clock that the run has left.
+    pub(super) limit: Duration,
+    pub(super) active: Active,
+}
+
 /// Has a started run carried out and records its end. Holds its turn all the while.
-pub(super) async fn carry_out(
-    inner: Arc<Inner>,
-    id: RunId,
-    execution: ExecutionId,
-    active: Active,
-    turn: Turn,
-) {
-    let carried_out = conclude(&inner, id, execution, &active).await;
-    finish(&inner, id, carried_out).await;
+pub(super) async fn carry_out(inner: Arc<Inner>, work: Work, turn: Turn) {
+    let (id, execution) = (work.id, work.execution.clone());
+    let concluded = inner.leaving.run_until_cancelled(conclude(&inner, &work));
+    match concluded.await {
+        Some(carried_out) => {
+            let last = carried_out.last_episode.as_ref();
+            let last = last.map(|last| last.episode.execution.execution_id.clone());
+            if finish(&inner, id, carried_out).await == Finished::Recorded {
+                inner
+                    .orchestrator
+                    .recorded(&last.unwrap_or(execution))
+                    .await;
+            }
+        }
+        None => tracing::info!(run.id = %id, "A run is left to the next start"),
+    }
     inner.active().remove(&id);
     inner.finished(&turn.tenant);
     drop(turn);
 }
 
-async fn conclude(inner: &Inner, id: RunId, execution: ExecutionId, active: &Active) -> CarriedOut {
+async fn conclude(inner: &Inner, work: &Work) -> CarriedOut {
+    let Work {
+        id,
+        execution,
+        origin,
+        limit,
+        active,
+    } = work;
+    let (id, limit) = (*id, *limit);
     let run = match inner.store.get_complete(id).await {
         Ok(Some(run)) => run,
         Ok(None) => {
-            inner.orchestrator.give_up(&execution);
+            inner.orchestrator.give_up(execution);
             return broken(inner, id, "its record is gone").await;
         }
         Err(error) => {
-            inner.orchestrator.give_up(&execution);
+            inner.orchestrator.give_up(execution);
             log_error(id, &error, "The record of a run could not be read");
             return broken(inner, id, "its record could not be read").await;
         }
     };
     let context = RunContext {
-        first_execution: execution,
+        first_execution: execution.clone(),
+        origin: *origin,
+        gate: inner.gate.clone(),
         cancel: active.cancel.clone(),
         journal: Arc::new(StoreJournal(Arc::clone(&inner.store))),
         observer: inner.hub.open(id),
@@ -58,7 +85,7 @@ async fn conclude(inner: &Inner, id: RunId, execution: ExecutionId, active: &Act
         biased;
         ended = &mut work => return ended_by_itself(inner, id, active, ended).await,
         () = active.cancel.cancelled() => {}
-        () = tokio::time::sleep(inner.settings.run_timeout) => {
+        () = tokio::time::sleep(limit) => {
             tracing::warn!(run.id = %id, "A run is ended because it took too long");
             active.stop(Stop::Timeout);
         }
@@ -70,7 +97,6 @@ async fn conclude(inner: &Inner, id: RunId, execution: ExecutionId, active: &Act
             let (ending, why) = match active.why() {
                 Some(Stop::Client) | None => (Ending::Cancelled, "Cancelled.".to_owned()),
                 Some(Stop::Timeout) => (Ending::Fail, timed_out(inner)),
-                Some(Stop::Shutdown) => (Ending::Fail, INTERRUPTED.to_owned()),
             };
             RunOutcome::cut_short(ending, why, &episodes(inner, id).await).into()
         }
@@ -97,7 +123,6 @@ async fn ended_by_itself(
     };
     let why = match active.why() {
         Some(Stop::Timeout) => Some(timed_out(inner)),
-        Some(Stop::Shutdown) => Some(INTERRUPTED.to_owned()),
         Some(Stop::Client) | None => None,
     };
     let outcome = match why {
@@ -134,8 +159,8 @@ async fn episodes(inner: &Inner, id: RunId) -> Vec<Episode> {
 }
 
 /// Records the end of a run, and with it its last episode. Tried a few times: if the store fails
-/// for longer, the run stays `RUNNING` there, and the next start ends it.
-async fn finish(inner: &Inner, id: RunId, carried_out: CarriedOut) {
+/// for longer, the run stays `RUNNING` there, and the next start takes it over.
+async fn finish(inner: &Inner, id: RunId, carried_out: CarriedOut) -> Finished {
     let outcome = Box::new(carried_out.outcome);
     let last = carried_out.last_episode;
     let last = last.map_or(Alongside::Nothing, Alongside::Episode);
@@ -149,7 +174,8 @@ async fn finish(inner: &Inner, id: RunId, carried_out: CarriedOut) {
             Ok(Some(Ok(record))) => {
                 let status = record.state.status();
                 tracing::info!(run.id = %id, status, "A run has ended");
-                return inner.announce_end(id, status);
+                inner.announce_end(id, status);
+                return Finished::Recorded;
             }
             Ok(Some(Err(refused))) => {
                 tracing::error!(run.id = %id, reason = %refused, "A run had ended before");
@@ -170,6 +196,14 @@ async fn finish(inner: &Inner, id: RunId, carried_out: CarriedOut) {
     }
     // Nobody is left waiting for an end that will not be recorded.
     inner.hub.end(id);
+    Finished::NotRecorded
+}
+
+/// Whether the end of a run is on disk.
+#[derive(PartialEq, Eq)]
+enum Finished {
+    Recorded,
+    NotRecorded,
 }
 
 fn log_error(id: RunId, error: &StoreError, message: &'static str) {
@@ -191,12 +225,21 @@ struct StoreJournal(Arc<dyn Store>);
 
 #[async_trait]
 impl Journal for StoreJournal {
-    async fn plan_execution(&self, run: RunId, execution: &ExecutionId) -> Result<(), StoreError> {
+    async fn plan_execution(
+        &self,
+        run: RunId,
+        execution: &ExecutionId,
+        attempt: u32,
+    ) -> Result<(), StoreError> {
         let execution = OpenExecution {
-            id: execution.clone(),
-            run_id: run,
+            attempt,
+            ..OpenExecution::first(execution.clone(), run)
         };
         self.0.plan_execution(&execution).await
+    }
+
+    async fn abandon_execution(&self, execution: &ExecutionId) -> Result<(), StoreError> {
+        self.0.abandon_execution(execution).await
     }
 
     async fn add_episode(&self, recorded: &RecordedEpisode) -> Result<(), StoreError> {

@@ -5,17 +5,25 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::Origin;
 use super::ahead::Ahead;
-use super::inner::{Active, Inner, now};
+use super::carry::Work;
+use super::inner::{Active, Inner, Stop, now};
 use crate::ids::{ExecutionId, RunId, TenantId};
 use crate::runs::events::RunEvent;
 use crate::runs::queue::Waiting;
+use crate::runs::recovery::LeftRun;
 use crate::runs::service::Observer as _;
-use crate::runs::state::Event;
+use crate::runs::state::{Event, RunState};
 use crate::runs::store::Alongside;
+
+/// What a run that is taken over has left at least: its program may have ended long ago, and its
+/// result has to be fetched.
+const LEAST_LIMIT: Duration = Duration::from_secs(60);
 
 /// Starts runs until the service closes.
 pub(super) async fn dispatch(inner: Arc<Inner>) {
@@ -69,7 +77,47 @@ async fn permit(inner: &Inner, ahead: &mut Ahead) -> Option<OwnedSemaphorePermit
 pub(super) struct Turn {
     pub(super) tenant: TenantId,
     /// Given back when it is dropped.
-    _permit: OwnedSemaphorePermit,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+/// Goes on with a run that an earlier daemon left. It has a place whether or not one is free: it has
+/// had it all the time.
+pub(super) fn take_over(inner: &Arc<Inner>, left: LeftRun) {
+    let LeftRun { run, execution } = left;
+    let active = Active::default();
+    let mut limit = inner.settings.run_timeout;
+    if let RunState::Running {
+        started_at,
+        cancel_requested,
+    } = run.state
+    {
+        let passed = Duration::try_from(now().duration_since(started_at)).unwrap_or_default();
+        limit = limit.min(limit.saturating_sub(passed).max(LEAST_LIMIT));
+        if cancel_requested {
+            active.stop(Stop::Client);
+        }
+    }
+    inner.active().insert(run.id, active.clone());
+    inner.queue().taken_over(run.tenant.clone());
+    let status = RunEvent::Status(run.state.status());
+    inner.hub.open(run.id).observe(status);
+    let turn = Turn {
+        tenant: run.tenant,
+        _permit: Arc::clone(&inner.permits).try_acquire_owned().ok(),
+    };
+    let work = Work {
+        id: run.id,
+        execution: execution.id,
+        origin: Origin::Left {
+            attempt: execution.attempt,
+        },
+        limit,
+        active,
+    };
+    tracing::info!(run.id = %run.id, "A run that an earlier daemon left is taken over");
+    inner
+        .runs
+        .spawn(super::carry::carry_out(Arc::clone(inner), work, turn));
 }
 
 #[derive(PartialEq, Eq)]
@@ -107,10 +155,18 @@ async fn start(inner: &Arc<Inner>, run: Waiting, permit: OwnedSemaphorePermit) -
             let inside = Arc::clone(inner);
             let turn = Turn {
                 tenant: run.tenant,
-                _permit: permit,
+                _permit: Some(permit),
             };
-            let carrying = super::carry::carry_out(inside, id, execution, active, turn);
-            inner.runs.spawn(carrying);
+            let work = Work {
+                id,
+                execution,
+                origin: Origin::New,
+                limit: inner.settings.run_timeout,
+                active,
+            };
+            inner
+                .runs
+                .spawn(super::carry::carry_out(inside, work, turn));
             return Started::Done;
         }
         // Cancelled in the moment between its turn and its start.

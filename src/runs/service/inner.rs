@@ -49,7 +49,6 @@ impl Default for Timing {
 pub(super) enum Stop {
     Client,
     Timeout,
-    Shutdown,
 }
 
 /// A run that is being carried out.
@@ -82,6 +81,8 @@ pub(super) struct Inner {
     pub(super) hub: EventHub,
     /// Cancelled when nothing more is accepted or started.
     pub(super) closing: CancellationToken,
+    /// Cancelled when what still goes on is left to the next start.
+    pub(super) leaving: CancellationToken,
     pub(super) permits: Arc<Semaphore>,
     /// Told when a run was put into the queue; the dispatcher listens.
     pub(super) arrived: Notify,
@@ -133,6 +134,7 @@ impl Inner {
             timing,
             hub,
             closing: CancellationToken::new(),
+            leaving: CancellationToken::new(),
             permits: Arc::new(Semaphore::new(permits)),
             arrived: Notify::new(),
             tasks: TaskTracker::new(),
@@ -150,9 +152,6 @@ impl Inner {
         idempotency: Option<IdempotencyKey>,
     ) -> Result<Submitted, SubmitError> {
         let _accepting = self.accepting.read().await;
-        if self.closing.is_cancelled() {
-            return Err(SubmitError::ShuttingDown);
-        }
         self.check_gate()?;
         let Submitter {
             tenant,
@@ -206,8 +205,11 @@ impl Inner {
         })
     }
 
-    /// Refuses while the gate is closed.
+    /// Refuses while the gate is closed, and once the daemon goes down.
     pub(super) fn check_gate(&self) -> Result<(), SubmitError> {
+        if self.closing.is_cancelled() {
+            return Err(SubmitError::ShuttingDown);
+        }
         let reasons = self.gate.reasons();
         if reasons.is_empty() {
             Ok(())
@@ -239,7 +241,7 @@ impl Inner {
         Ok(CancelAnswer::Accepted)
     }
 
-    pub(super) async fn shut_down(&self, drain: Duration) {
+    pub(super) async fn drain(&self, limit: Duration) -> bool {
         self.closing.cancel();
         self.tasks.close();
         if !within(self.timing.task_limit, &self.tasks).await {
@@ -248,22 +250,22 @@ impl Inner {
         self.runs.close();
         let running = self.runs.len();
         tracing::info!(running, waiting = self.queue().len(), "The service stops");
-        if !within(drain, &self.runs).await {
-            let left: Vec<Active> = self.active().values().cloned().collect();
-            tracing::warn!(
-                running = left.len(),
-                "Runs are ended because the daemon stops"
-            );
-            for active in left {
-                active.stop(Stop::Shutdown);
-            }
-            let recording: Duration = self.timing.finish_pauses.iter().sum();
-            if !within(self.timing.grace + 2 * recording, &self.runs).await {
-                tracing::error!(
-                    running = self.runs.len(),
-                    "Runs did not end in time; the next start records them as interrupted"
-                );
-            }
+        within(limit, &self.runs).await
+    }
+
+    pub(super) async fn leave(&self) {
+        if !self.runs.is_empty() {
+            let running = self.runs.len();
+            tracing::warn!(running, "Runs that still go on are left to the next start");
+        }
+        // In this order: what is dropped now stays as it is.
+        self.orchestrator.leave_behind();
+        self.leaving.cancel();
+        // Nobody talks to a sandbox any more when the next daemon may begin to.
+        let recording: Duration = self.timing.finish_pauses.iter().sum();
+        if !within(self.timing.task_limit + 2 * recording, &self.runs).await {
+            let running = self.runs.len();
+            tracing::error!(running, "Runs could not be left in time");
         }
         self.store.close().await;
     }

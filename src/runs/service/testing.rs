@@ -3,22 +3,24 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, watch};
 use uuid::Uuid;
 
 use super::inner::{Timing, now};
-use super::{CarriedOut, Orchestrator, RunContext, RunService, ServiceSettings};
+use super::{CarriedOut, Orchestrator, Origin, RunContext, RunService, ServiceSettings};
 use crate::config::Execution;
 use crate::execution::cause::Verdict;
 use crate::execution::{Artifact, ExecutionResult};
 use crate::ids::{ClientKey, ExecutionId, RunId, TenantId};
 use crate::receipt::testing::{evidence, notary};
+use crate::runs::gate::Gate;
 use crate::runs::record::{Ending, Episode, RecordedEpisode, RunOutcome, RunRecord};
+use crate::runs::recovery::LeftRun;
 use crate::runs::request::{LlmMode, RunRequest};
 use crate::runs::state::Event;
 use crate::runs::store::sqlite::SqliteStore;
@@ -119,6 +121,7 @@ pub(crate) fn request() -> RunRequest {
         image: "image".to_owned(),
         runtime: None,
         preload: true,
+        retries: 0,
         limits: Execution::default().default_limits(),
     }
 }
@@ -205,6 +208,9 @@ pub(crate) struct Fake {
     ends: Semaphore,
     now: AtomicUsize,
     pub(crate) most: AtomicUsize,
+    pub(crate) left_behind: AtomicUsize,
+    origins: Mutex<Vec<(ExecutionId, Origin)>>,
+    recorded: watch::Sender<Vec<ExecutionId>>,
 }
 
 impl Fake {
@@ -217,6 +223,9 @@ impl Fake {
             ends: Semaphore::new(0),
             now: AtomicUsize::new(0),
             most: AtomicUsize::new(0),
+            left_behind: AtomicUsize::new(0),
+            origins: Mutex::default(),
+            recorded: watch::Sender::default(),
         };
         (Arc::new(fake), receiver)
     }
@@ -225,13 +234,39 @@ impl Fake {
     pub(crate) fn let_end(&self, runs: usize) {
         self.ends.add_permits(runs);
     }
+
+    /// What it was to go on with, of what was not new.
+    pub(crate) fn origins(&self) -> Vec<(ExecutionId, Origin)> {
+        let origins = self.origins.lock().unwrap();
+        let left = origins.iter().filter(|(_, origin)| *origin != Origin::New);
+        left.cloned().collect()
+    }
+
+    /// Waits until it was told that the end of this execution is on disk.
+    pub(crate) async fn until_recorded(&self, execution: &ExecutionId) {
+        let mut recorded = self.recorded.subscribe();
+        let told = recorded.wait_for(|recorded| recorded.contains(execution));
+        told.await.unwrap();
+    }
 }
 
 #[async_trait]
 impl Orchestrator for Fake {
+    async fn recorded(&self, execution: &ExecutionId) {
+        let execution = execution.clone();
+        self.recorded
+            .send_modify(|recorded| recorded.push(execution));
+    }
+
+    fn leave_behind(&self) {
+        self.left_behind.fetch_add(1, Ordering::SeqCst);
+    }
+
     async fn carry_out(&self, run: &RunRecord, context: &RunContext) -> CarriedOut {
         let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(now, Ordering::SeqCst);
+        let origin = (context.first_execution.clone(), context.origin);
+        self.origins.lock().unwrap().push(origin);
         self.started.send(run.clone()).await.unwrap();
         let ending = match self.manner {
             Manner::Obedient | Manner::FasterThanCancel => tokio::select! {
@@ -279,6 +314,20 @@ pub(crate) async fn serve(
 ) -> Arc<RunService> {
     let orchestrator: Arc<dyn Orchestrator> = Arc::clone(fake) as _;
     RunService::start_with(store, orchestrator, settings, quick())
+        .await
+        .unwrap()
+}
+
+/// Goes on with what was left.
+pub(crate) async fn take_over(
+    store: Arc<dyn Store>,
+    fake: &Arc<Fake>,
+    settings: ServiceSettings,
+    left: Vec<LeftRun>,
+) -> Arc<RunService> {
+    let orchestrator: Arc<dyn Orchestrator> = Arc::clone(fake) as _;
+    let parts = (store, orchestrator, Gate::open());
+    RunService::start_gated(parts, settings, quick(), left)
         .await
         .unwrap()
 }

@@ -2,6 +2,8 @@
 
 mod failing_store;
 
+mod left;
+
 mod tenants;
 
 use std::sync::atomic::Ordering;
@@ -10,8 +12,7 @@ use futures_util::future::join_all;
 
 use super::testing::{Fake, Manner, Place, client, request, serve, settings, tenant};
 use super::*;
-use crate::runs::events::Delivery;
-use crate::runs::recovery::INTERRUPTED;
+use crate::runs::events::{Delivery, RunEvent};
 use crate::runs::state::RunState;
 
 /// Longer than anything here takes: passing it is a failure.
@@ -261,34 +262,6 @@ async fn a_run_that_takes_too_long_fails_whether_or_not_it_listens() {
 }
 
 #[tokio::test]
-async fn waiting_runs_survive_a_restart_in_order() {
-    let place = Place::new();
-    let (fake, mut started) = Fake::new(Manner::Obedient);
-    let service = serve(Arc::new(place.open().await), &fake, settings(1)).await;
-    let going_on = submit(&service, "a").await;
-    started.recv().await.unwrap();
-    let waiting = [submit(&service, "a").await, submit(&service, "a").await];
-    service.shutdown(Duration::ZERO).await;
-    let refused = service.submit(request(), client("a"), None).await;
-    assert!(matches!(refused, Err(SubmitError::ShuttingDown)));
-    assert!(!service.accepting());
-
-    let store = Arc::new(place.open().await);
-    let interrupted = store.get(going_on).await.unwrap().unwrap();
-    assert_eq!(
-        (interrupted.state.status(), final_error(&interrupted)),
-        ("FAIL", INTERRUPTED)
-    );
-    let (fake, mut started) = Fake::new(Manner::Obedient);
-    let service = serve(store, &fake, settings(1)).await;
-    fake.let_end(2);
-    for id in waiting {
-        assert_eq!(started.recv().await.unwrap().id, id);
-        assert_eq!(ended(&service, id).await.state.status(), "SUCCESS");
-    }
-}
-
-#[tokio::test]
 async fn a_drain_lets_runs_end_by_themselves() {
     let place = Place::new();
     let (fake, mut started) = Fake::new(Manner::Obedient);
@@ -396,8 +369,11 @@ async fn a_closed_gate_takes_no_run_and_starts_none_that_waits() {
     let (fake, mut started) = Fake::new(Manner::Obedient);
     let gate = Gate::pending("not yet");
     let orchestrator: Arc<dyn Orchestrator> = Arc::clone(&fake) as _;
-    let service =
-        RunService::start_behind(Arc::new(store), orchestrator, settings(2), gate.clone());
+    let service = RunService::start_behind(
+        (Arc::new(store), orchestrator, gate.clone()),
+        settings(2),
+        Vec::new(),
+    );
     let service = service.await.unwrap();
     let refused = service.submit(request(), client("a"), None).await;
     let Err(SubmitError::Closed { reasons }) = refused else {

@@ -284,8 +284,11 @@ impl Store for SqliteStore {
     }
 
     async fn open_executions(&self) -> Result<Vec<OpenExecution>, StoreError> {
-        let reading = |access: Access<'_>| {
-            access.all(statements::OPEN_EXECUTIONS, params![], rows::open_execution)
+        let boot = self.writer.surroundings.boot.clone();
+        let reading = move |access: Access<'_>| {
+            access.all(statements::OPEN_EXECUTIONS, params![], |row| {
+                rows::open_execution(row, &boot)
+            })
         };
         self.readers.read("list open executions", reading).await
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bollard::container::LogOutput;
+use bollard::container::{AttachContainerResults, LogOutput};
 use bollard::models::{ContainerInspectResponse, ContainerUpdateBody};
 use bollard::query_parameters::{
     AttachContainerOptions, InspectContainerOptions, KillContainerOptions, RemoveContainerOptions,
@@ -55,6 +55,8 @@ pub struct DockerSandbox {
     wants_dataset: bool,
     /// The bound on its CPU time, in billionths of a CPU; 0 until it is told.
     nano_cpus: i64,
+    /// Whether the next daemon can go on with it.
+    outlives: bool,
 }
 
 /// What is known of a container.
@@ -78,12 +80,34 @@ impl DockerSandbox {
             namespace: None,
             wants_dataset: false,
             nano_cpus: 0,
+            outlives: false,
         }
     }
 
     /// Says what it may use of the CPUs.
     pub(super) fn may_use(&mut self, nano_cpus: i64) {
         self.nano_cpus = nano_cpus;
+    }
+
+    /// One that an earlier daemon made.
+    pub(super) fn found(connection: Arc<Connection>, name: String, reaper: Reaper) -> Self {
+        let mut found = Self::new(connection, name, reaper);
+        found.standing = Standing::Answered;
+        found.outlives = true;
+        found
+    }
+
+    async fn streams(&self) -> Result<AttachContainerResults, EngineError> {
+        let options = AttachContainerOptions {
+            stream: true,
+            stdin: true,
+            stdout: true,
+            stderr: true,
+            ..Default::default()
+        };
+        let docker = &self.connection.docker;
+        let attach = docker.attach_container(&self.name, Some(options));
+        docker.once(Call::Attach, attach).await
     }
 
     /// Says that a data set is to be mounted into it once it was started.
@@ -152,17 +176,13 @@ impl Sandbox for DockerSandbox {
         self.slot = Some(slot);
     }
 
+    fn outlive(&mut self) {
+        self.outlives = true;
+    }
+
     async fn start(&mut self) -> Result<Channel, EngineError> {
         let docker = &self.connection.docker;
-        let options = AttachContainerOptions {
-            stream: true,
-            stdin: true,
-            stdout: true,
-            stderr: true,
-            ..Default::default()
-        };
-        let attach = docker.attach_container(&self.name, Some(options));
-        let attached = docker.once(Call::Attach, attach).await?;
+        let attached = self.streams().await?;
         // A second start of the supervisor is none.
         let start = docker.repeated(Call::Start, Manner::Polite, || {
             docker.start_container(&self.name, None::<StartContainerOptions>)
@@ -177,10 +197,11 @@ impl Sandbox for DockerSandbox {
         if self.wants_dataset {
             self.namespace = self.find_namespace().await?;
         }
-        Ok(Channel {
-            reader: supervisor_output(attached.output),
-            writer: attached.input,
-        })
+        Ok(channel(attached))
+    }
+
+    async fn attach(&mut self) -> Result<Channel, EngineError> {
+        Ok(channel(self.streams().await?))
     }
 
     async fn place_dataset(&mut self, directory: OwnedFd) -> Result<(), EngineError> {
@@ -265,6 +286,10 @@ impl Sandbox for DockerSandbox {
         }
     }
 
+    fn removal_waits(&self) -> bool {
+        !self.reaper.has_room()
+    }
+
     fn quarantine(mut self: Box<Self>) {
         self.reaper.set_aside(&self.name, self.slot.take());
         self.standing = Standing::Removed;
@@ -273,6 +298,9 @@ impl Sandbox for DockerSandbox {
 
 impl Drop for DockerSandbox {
     fn drop(&mut self) {
+        if self.outlives && self.reaper.is_left_behind() {
+            return;
+        }
         match self.standing {
             Standing::Unknown => self.reaper.take_if_it_appears(&self.name),
             Standing::Answered => self.reaper.take(&self.name, self.slot.take(), None),
@@ -304,6 +332,13 @@ pub(super) async fn remove(docker: &Client, name: &str) -> Result<bool, EngineEr
         Ok(()) => Ok(true),
         Err(error) if is_missing(&error) => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+fn channel(attached: AttachContainerResults) -> Channel {
+    Channel {
+        reader: supervisor_output(attached.output),
+        writer: attached.input,
     }
 }
 

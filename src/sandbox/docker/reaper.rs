@@ -65,6 +65,8 @@ struct Shared {
     /// Calls that are seen through to their answer.
     seen_through: TaskTracker,
     stop: CancellationToken,
+    /// Cancelled when what runs is for the next daemon.
+    leaving: CancellationToken,
 }
 
 type Pending = BTreeMap<String, Left>;
@@ -118,6 +120,7 @@ impl Reaper {
             tasks: TaskTracker::new(),
             seen_through: TaskTracker::new(),
             stop: CancellationToken::new(),
+            leaving: CancellationToken::new(),
         };
         Self {
             shared: Arc::new(shared),
@@ -147,6 +150,11 @@ impl Reaper {
     /// The right to leave one more removal to the reaper; `None` if there are enough.
     pub(super) fn debt(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.shared.debt).try_acquire_owned().ok()
+    }
+
+    /// Whether that right would be given at the moment.
+    pub(super) fn has_room(&self) -> bool {
+        self.shared.debt.available_permits() > 0
     }
 
     /// Takes over the removal of a container.
@@ -210,6 +218,16 @@ impl Reaper {
             self.shared.changed.notify_waiters();
         }
         is_there
+    }
+
+    /// From now on sandboxes in which programs run are not for the reaper: the next daemon finds them.
+    pub(super) fn leave_behind(&self) {
+        self.shared.leaving.cancel();
+    }
+
+    /// Whether that was said.
+    pub(super) fn is_left_behind(&self) -> bool {
+        self.shared.leaving.is_cancelled()
     }
 
     fn remember(&self, name: &str, left: Left) {

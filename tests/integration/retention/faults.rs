@@ -99,7 +99,7 @@ async fn after_a_flush_that_failed_nothing_is_acknowledged_and_the_daemon_ends()
 async fn after_a_flush_of_the_database_that_failed_the_log_still_has_everything() {
     let mut daemon = daemon("[app]\nmax_concurrent_runs = 1\n").await;
     let waits = json!({ "code": "import time; time.sleep(600)" });
-    daemon.submit(waits).await;
+    let waits = daemon.submit(waits).await;
     let Some(trace) = inject(&daemon, "fumehood.db", "fdatasync,fsync:error=EIO:when=1") else {
         return;
     };
@@ -113,6 +113,11 @@ async fn after_a_flush_of_the_database_that_failed_the_log_still_has_everything(
     assert_one_flush(&trace.end());
 
     daemon.launch();
+    // It was going on, and goes on: it has the only place.
+    let (_, run) = daemon.get(&format!("/runs/{waits}")).await;
+    assert_eq!(run["status"], "RUNNING", "{run}");
+    let path = format!("/runs/{waits}/cancel");
+    assert_eq!(daemon.post(&path, &json!({})).await.0, 200);
     for id in &accepted {
         let run = until(
             PATIENCE,

@@ -91,8 +91,10 @@ async fn all_that_were_accepted_wait_on_after_a_kill_each_once_and_in_order() {
     assert_eq!(lost, Vec::<&String>::new());
     // What was not acknowledged may be there as well, but no more than was sent.
     assert!(all.len() <= 1 + number + WIDTH, "{} are there", all.len());
-    // They are carried out in order.
+    // They are carried out in order, once the one that was going on, and goes on, gives its place up.
     assert_eq!(all[0], holding);
+    let path = format!("/runs/{holding}/cancel");
+    assert_eq!(daemon.post(&path, &json!({})).await.0, 200);
     assert_eq!(daemon.ended(&all[1]).await["status"], "SUCCESS");
     let last = daemon.get(&format!("/runs/{}", all[all.len() - 1])).await.1;
     assert_eq!(last["status"], "QUEUED");

@@ -13,7 +13,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::engine::{block_on, containers_of, remove_containers_of};
+use super::engine::{block_on, containers_of, remove_containers_of, remove_leftovers_of};
 use super::wait::until;
 
 /// Longer than anything that a test waits for, the engine's slowest day included.
@@ -34,6 +34,10 @@ pub(crate) struct Settings {
     pub(crate) log: Option<&'static str>,
     /// The socket of its engine, if not the usual one.
     pub(crate) engine: Option<PathBuf>,
+    /// How long programs may go on when it is asked to stop.
+    pub(crate) drain_seconds: u64,
+    /// The program, if not the one that was built.
+    pub(crate) program: Option<PathBuf>,
 }
 
 /// A running daemon with a directory of its own: `data` (the allowed root), `outputs`, `state`.
@@ -91,13 +95,15 @@ impl Daemon {
         );
         // A section that a test gives again would be an error: the test's keys go into ours.
         std::fs::write(self.path().join("fumehood.toml"), merged(&config)).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_fumehood"))
+        let built = Path::new(env!("CARGO_BIN_EXE_fumehood"));
+        let drain_seconds = self.settings.drain_seconds.to_string();
+        let mut child = Command::new(self.settings.program.as_deref().unwrap_or(built))
             .args([
                 "serve",
                 "--log",
                 self.settings.log.unwrap_or("fumehood=debug,info"),
                 "--drain-seconds",
-                "0",
+                &drain_seconds,
             ])
             .current_dir(self.path())
             .env_clear()
@@ -172,6 +178,15 @@ impl Daemon {
     /// The identity on the labels of what it makes.
     pub(crate) fn instance(&self) -> String {
         std::fs::read_to_string(self.path().join("state/instance")).unwrap_or_default()
+    }
+
+    /// The executions that the next daemon would take over.
+    pub(crate) fn handoffs(&self) -> Vec<String> {
+        let directory = std::fs::read_dir(self.path().join("state/handoffs"));
+        let names = directory.into_iter().flatten().flatten();
+        names
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect()
     }
 
     /// Its process id.
@@ -272,13 +287,27 @@ impl Daemon {
         }
     }
 
+    /// Asks the daemon to stop, as if for the first time.
+    pub(crate) fn ask_again_to_stop(&self) {
+        self.asked_to_stop.store(false, Ordering::Relaxed);
+        self.ask_to_stop();
+    }
+
     /// Asks the daemon to stop and waits until it is gone.
     pub(crate) fn stop(&mut self) {
         self.ask_to_stop();
-        if let Some(mut child) = self.child.take() {
-            wait_for(&child);
-            child.wait().unwrap();
+        self.gone();
+    }
+
+    /// Waits until a daemon that was asked to stop is gone; gives its exit code.
+    pub(crate) fn gone(&mut self) -> Option<i32> {
+        let mut code = None;
+        if let Some(child) = &mut self.child {
+            wait_for(child);
+            code = child.wait().unwrap().code();
+            self.child = None;
         }
+        code
     }
 
     /// Waits until the daemon has ended by itself; gives its exit code.
@@ -295,9 +324,11 @@ impl Daemon {
         child.wait().unwrap();
     }
 
-    /// What of it is on the engine, and which half-done artifacts are on the disk.
-    async fn left(instance: String, models: PathBuf) -> Vec<String> {
+    /// What of it is on the engine, and which half-done artifacts are on the disk. What it has left to
+    /// the next one on purpose does not count.
+    async fn left(instance: String, models: PathBuf, handoffs: Vec<String>) -> Vec<String> {
         let mut left = containers_of(&instance).await;
+        left.retain(|name| !handoffs.iter().any(|kept| name.ends_with(kept)));
         let entries = std::fs::read_dir(models).into_iter().flatten().flatten();
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
         left.extend(names.filter(|name| !name.starts_with("exec_")));
@@ -321,7 +352,13 @@ impl Drop for Daemon {
         if instance.is_empty() {
             return;
         }
-        let left = block_on(Self::left(instance.clone(), models));
+        let handoffs = self.handoffs();
+        if !handoffs.is_empty() {
+            // There is no next one.
+            let removing = remove_leftovers_of(instance.clone(), handoffs.clone());
+            block_on(removing);
+        }
+        let left = block_on(Self::left(instance.clone(), models, handoffs));
         if !left.is_empty() {
             // Not for the next test to stumble over.
             block_on(remove_containers_of(instance));

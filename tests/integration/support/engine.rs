@@ -2,13 +2,19 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
 
 use bollard::models::{ContainerInspectResponse, SystemInfo};
 use bollard::query_parameters::{
-    InspectContainerOptions, ListContainersOptions, ListVolumesOptions, RemoveContainerOptions,
+    EventsOptions, InspectContainerOptions, KillContainerOptions, ListContainersOptions,
+    ListVolumesOptions, RemoveContainerOptions,
 };
 use bollard::{API_DEFAULT_VERSION, Docker};
+use futures_util::StreamExt as _;
 use tokio::sync::OnceCell;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
 
 /// A client of the engine that the tests use.
 pub(crate) async fn docker() -> Docker {
@@ -75,6 +81,78 @@ pub(crate) async fn remove_containers_of(instance: String) {
         let _ = docker
             .remove_container(name.trim_start_matches('/'), Some(force))
             .await;
+    }
+}
+
+/// Removes the containers of an instance that belong to these executions.
+pub(crate) async fn remove_leftovers_of(instance: String, executions: Vec<String>) {
+    for name in containers_of(&instance).await {
+        if executions.iter().any(|execution| name.ends_with(execution)) {
+            remove(&name).await;
+        }
+    }
+}
+
+/// Removes a container as somebody else would.
+pub(crate) async fn remove(name: &str) {
+    let force = RemoveContainerOptions {
+        force: true,
+        ..Default::default()
+    };
+    let name = name.trim_start_matches('/');
+    let _ = docker().await.remove_container(name, Some(force)).await;
+}
+
+/// Ends what runs in a container, as the end of its engine does.
+pub(crate) async fn kill(name: &str) {
+    let docker = docker().await;
+    let name = name.trim_start_matches('/');
+    let killed = docker.kill_container(name, None::<KillContainerOptions>);
+    killed.await.unwrap();
+}
+
+/// The starts of an instance's containers from now on, by name.
+pub(crate) struct Starts {
+    seen: Arc<Mutex<Vec<String>>>,
+    _watching: DropGuard,
+}
+
+impl Starts {
+    /// Watches from now on.
+    pub(crate) async fn watch(instance: &str) -> Self {
+        let filters = HashMap::from([
+            ("type".to_owned(), vec!["container".to_owned()]),
+            ("event".to_owned(), vec!["start".to_owned()]),
+            (
+                "label".to_owned(),
+                vec![format!("fumehood.instance={instance}")],
+            ),
+        ]);
+        let options = EventsOptions {
+            filters: Some(filters),
+            ..Default::default()
+        };
+        let (seen, stop) = (Arc::default(), CancellationToken::new());
+        let (docker, told, stopped) = (docker().await, Arc::clone(&seen), stop.clone());
+        TaskTracker::new().spawn(stopped.run_until_cancelled_owned(async move {
+            let told: Arc<Mutex<Vec<String>>> = told;
+            let mut events = pin!(docker.events(Some(options)));
+            while let Some(Ok(event)) = events.next().await {
+                let attributes = event.actor.and_then(|actor| actor.attributes);
+                let name = attributes.and_then(|mut known| known.remove("name"));
+                told.lock().unwrap().extend(name);
+            }
+        }));
+        Self {
+            seen,
+            _watching: stop.drop_guard(),
+        }
+    }
+
+    /// How often the container of an execution was started.
+    pub(crate) fn of(&self, execution: &str) -> usize {
+        let seen = self.seen.lock().unwrap();
+        seen.iter().filter(|name| name.ends_with(execution)).count()
     }
 }
 

@@ -76,6 +76,31 @@ fn the_artifacts_can_be_resumed_and_asked_for_twice() {
     assert_eq!(sandbox.exit_code(), Some(0));
 }
 
+/// A daemon that died while it gathered the artifacts has lost what it had acknowledged.
+#[test]
+fn the_artifacts_begin_anew_for_whoever_asks_for_that() {
+    let mut sandbox =
+        Sandbox::running("head -c 20000000 /dev/zero > out/r; echo x > out/s; echo y > t");
+    sandbox.finish();
+    sandbox.send(&ToSupervisor::Collect(limits()));
+    for _ in 0..20 {
+        sandbox.next();
+    }
+    let taken = sandbox.last_sequence;
+    attach(&mut sandbox, taken);
+    // One that died, too, and one that gets to its end.
+    for mark in [1, 2] {
+        let limits = limits();
+        sandbox.send(&ToSupervisor::CollectAnew(CollectAnew { limits, mark }));
+    }
+    while sandbox.next() != FromSupervisor::Anew(1) {}
+    while sandbox.next() != FromSupervisor::Anew(2) {}
+    let collected = sandbox.collected();
+    assert_eq!(collected.paths(), ["out/r", "out/s", "t"]);
+    assert_eq!(collected.content("out/r").len(), 20_000_000);
+    assert_eq!(sandbox.exit_code(), Some(0));
+}
+
 #[test]
 fn no_more_than_the_window_is_sent_without_acknowledgement() {
     let mut sandbox = Sandbox::running("head -c 30000000 /dev/urandom > out/r");

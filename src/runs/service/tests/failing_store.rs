@@ -2,7 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use async_trait::async_trait;
+
 use super::*;
+use crate::runs::record::RecordedEpisode;
 use crate::runs::state::{Event, Refused};
 use crate::runs::store::sqlite::SqliteStore;
 use crate::runs::store::{Alongside, Fault, Inserted, NewRun, OpenExecution};

@@ -1,1 +1,2 @@
--- Placeholder: this step belongs to the adoption of running sandboxes.
+-- Takes nothing over. This number was kept for the adoption of running sandboxes, whose columns came
+-- after retention in the end (attempts.sql): the files that have taken this step must get them, too.

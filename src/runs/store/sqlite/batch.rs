@@ -19,7 +19,12 @@ pub(super) struct Surroundings {
     pub(super) clock: KeptClock,
     pub(super) flushes: Flushes,
     pub(super) notary: Notary,
+    /// This life of the host; empty if the kernel does not tell.
+    pub(super) boot: String,
 }
+
+/// Where the kernel says which life of the host this is (random(4)).
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 impl Surroundings {
     pub(super) fn new(space: Space, clock: KeptClock, notary: Notary) -> Self {
@@ -28,6 +33,7 @@ impl Surroundings {
             clock,
             flushes: Flushes::default(),
             notary,
+            boot: std::fs::read_to_string(BOOT_ID).unwrap_or_default(),
         }
     }
 }
@@ -71,6 +77,11 @@ impl<'c> Batch<'c> {
     /// The time by which it is reckoned how long something is kept.
     pub(super) fn clock(&self) -> &'c KeptClock {
         &self.surroundings.clock
+    }
+
+    /// This life of the host.
+    pub(super) fn boot(&self) -> &'c str {
+        &self.surroundings.boot
     }
 
     /// Refuses if the disk is nearly full.

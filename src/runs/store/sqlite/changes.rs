@@ -182,6 +182,8 @@ impl Apply {
                 apply.execution = Some(OpenExecution {
                     id: execution.clone(),
                     run_id: id,
+                    attempt: 1,
+                    host_restarted: false,
                 });
             }
             Alongside::Episode(last) => {
@@ -224,7 +226,7 @@ impl Operation for Apply {
             return Err(access.failed(Fault::Gone));
         }
         if let Some(execution) = &self.execution {
-            insert_execution(access, execution)?;
+            insert_execution(batch, execution)?;
         }
         if let Some(episode) = &self.episode {
             episode.insert(batch)?;
@@ -244,9 +246,8 @@ impl Operation for PlanExecution {
     type Answer = ();
 
     fn execute(self, batch: &mut Batch<'_>) -> Result<(), StoreError> {
-        let access = batch.access(Self::NAME);
-        require_running(access, self.0.run_id)?;
-        insert_execution(access, &self.0)
+        require_running(batch.access(Self::NAME), self.0.run_id)?;
+        insert_execution(batch, &self.0)
     }
 }
 
@@ -377,8 +378,14 @@ impl Operation for AbandonExecution {
     }
 }
 
-fn insert_execution(access: Access<'_>, execution: &OpenExecution) -> Result<(), StoreError> {
-    let row = params![execution.id.as_str(), execution.run_id.to_string()];
+fn insert_execution(batch: &Batch<'_>, execution: &OpenExecution) -> Result<(), StoreError> {
+    let row = params![
+        execution.id.as_str(),
+        execution.run_id.to_string(),
+        execution.attempt,
+        batch.boot()
+    ];
+    let access = batch.access(PlanExecution::NAME);
     access.execute(statements::INSERT_EXECUTION, row).map(drop)
 }
 

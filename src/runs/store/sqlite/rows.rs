@@ -74,6 +74,7 @@ pub(super) fn outline(request: &RunRequest) -> RunRequest {
         image,
         runtime,
         preload,
+        retries,
         limits,
     } = request;
     RunRequest {
@@ -93,6 +94,7 @@ pub(super) fn outline(request: &RunRequest) -> RunRequest {
         image: image.clone(),
         runtime: runtime.clone(),
         preload: *preload,
+        retries: *retries,
         limits: limits.clone(),
     }
 }
@@ -147,13 +149,15 @@ fn state(row: &Row<'_>) -> Result<RunState, StoreError> {
     })
 }
 
-/// Reads a row with the columns `id` and `run_id`.
-pub(super) fn open_execution(row: &Row<'_>) -> Result<OpenExecution, StoreError> {
+/// Reads a row of an open execution, in this life of the host.
+pub(super) fn open_execution(row: &Row<'_>, boot: &str) -> Result<OpenExecution, StoreError> {
     let id: String = column(row, "id")?;
     let run: String = column(row, "run_id")?;
     Ok(OpenExecution {
         id: execution_id(&id)?,
         run_id: run_id(&run)?,
+        attempt: column(row, "attempt")?,
+        host_restarted: boot.is_empty() || column::<String>(row, "boot")? != boot,
     })
 }
 

@@ -22,7 +22,7 @@ pub(super) const UPDATE_STATE: &str = "UPDATE runs SET status = ?, cancel_reques
 pub(super) const STATUS: &str = "SELECT status FROM runs WHERE id = ?";
 
 pub(super) const INSERT_EXECUTION: &str =
-    "INSERT INTO executions (id, run_id, state) VALUES (?, ?, 'OPEN')";
+    "INSERT INTO executions (id, run_id, state, attempt, boot) VALUES (?, ?, 'OPEN', ?, ?)";
 
 pub(super) const INSERT_EPISODE: &str =
     "INSERT INTO episodes (run_id, iteration, episode, code) VALUES (?, ?, ?, ?)";
@@ -33,7 +33,8 @@ pub(super) const RECORD_EXECUTION: &str =
 pub(super) const ABANDON_EXECUTION: &str =
     "UPDATE executions SET state = 'ABANDONED' WHERE id = ? AND state = 'OPEN'";
 
-pub(super) const OPEN_EXECUTIONS: &str = "SELECT id, run_id FROM executions WHERE state = 'OPEN'";
+pub(super) const OPEN_EXECUTIONS: &str =
+    "SELECT id, run_id, attempt, boot FROM executions WHERE state = 'OPEN'";
 
 /// The run of an execution that is open.
 pub(super) const OPEN_EXECUTION: &str =

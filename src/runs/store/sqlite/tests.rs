@@ -142,7 +142,7 @@ async fn files_of_other_programs_and_newer_versions_are_refused() {
         newer,
         Err(StoreError::TooNew {
             found: 99,
-            known: 6
+            known: 7
         })
     ));
 
@@ -259,10 +259,7 @@ async fn episodes_and_executions_belong_to_runs_that_are_carried_out() {
     let place = Place::new();
     let store = place.open().await;
     let id = place.insert(&store, "a").await;
-    let planned = OpenExecution {
-        id: ExecutionId::random(),
-        run_id: id,
-    };
+    let planned = OpenExecution::first(ExecutionId::random(), id);
     let refused = store.plan_execution(&planned).await;
     assert!(matches!(refused, Err(StoreError::NotRunning(run)) if run == id));
     start(&store, id).await;

@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use super::*;
 use crate::execution::spec::SandboxLimits;
-use crate::sandbox::engine::{Created, Engine, EngineDescription, EngineError, Leftover};
+use crate::sandbox::engine::{Created, Engine, EngineDescription, EngineError, Leftover, Remains};
 use crate::sandbox::pool::{Pool, PoolSettings};
 use crate::sandbox::slots::Slots;
 use crate::sandbox::template::Image;
@@ -51,6 +51,12 @@ impl Engine for Faulty {
     async fn leftovers(&self) -> Result<Vec<Leftover>, EngineError> {
         Ok(Vec::new())
     }
+
+    async fn remains(&self, _execution: &ExecutionId) -> Result<Remains, EngineError> {
+        Ok(Remains::Missing)
+    }
+
+    fn leave_behind(&self) {}
 }
 
 #[tokio::test(start_paused = true)]

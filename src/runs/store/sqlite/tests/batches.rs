@@ -101,12 +101,9 @@ async fn what_is_refused_or_fails_harms_nothing_else_in_its_batch() {
     };
     let last = new_run("b");
     let one_too_many = new_run("b");
-    let stranger = OpenExecution {
-        id: ExecutionId::random(),
-        run_id: RunId::random(),
-    };
+    let stranger = OpenExecution::first(ExecutionId::random(), RunId::random());
     let plan: Answer<'_> = Box::pin(async { told(store.plan_execution(&stranger).await) });
-    let half = "INSERT INTO executions SELECT 'exec_00000000', id, 'OPEN' FROM runs; \
+    let half = "INSERT INTO executions SELECT 'exec_00000000', id, 'OPEN', 1, '' FROM runs; \
                 INSERT INTO nowhere VALUES (1)";
     let operations = [
         insert(&store, &first, 2),
@@ -344,10 +341,7 @@ impl Cast {
                 apply(id(run), Event::Finish { at, outcome })
             }
             Step::Plan(run) => {
-                let planned = OpenExecution {
-                    id: self.execution.clone(),
-                    run_id: id(run),
-                };
+                let planned = OpenExecution::first(self.execution.clone(), id(run));
                 Box::pin(async move { told(store.plan_execution(&planned).await) })
             }
             Step::Episode(run) => {

@@ -214,10 +214,7 @@ async fn an_end_is_recorded_whole_or_not_at_all() {
         let run = new_run("a");
         store.insert(&run, 9).await.unwrap();
         start(&store, run.id).await;
-        let planned = OpenExecution {
-            id: ExecutionId::random(),
-            run_id: run.id,
-        };
+        let planned = OpenExecution::first(ExecutionId::random(), run.id);
         store.plan_execution(&planned).await.unwrap();
         let mut last = recorded(&episode(run.id, 1, &planned.id), "");
         last.code = "x".repeat(1 << 16);

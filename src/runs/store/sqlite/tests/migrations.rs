@@ -15,7 +15,7 @@ fn version_1(from: &Place) -> Place {
          FROM present.runs JOIN present.requests USING (sequence) ORDER BY id; \
          INSERT INTO idempotency_keys SELECT client, key, fingerprint, run_id \
          FROM present.idempotency_keys; \
-         INSERT INTO executions SELECT * FROM present.executions; \
+         INSERT INTO executions SELECT id, run_id, state FROM present.executions; \
          INSERT INTO episodes SELECT * FROM present.episodes; \
          PRAGMA main.application_id = 0x66756d65; PRAGMA main.user_version = 1",
         include_str!("../schema.sql"),
@@ -70,7 +70,7 @@ async fn a_file_of_version_1_keeps_its_rows() {
     let store = place.open().await;
     let next = store.insert(&new_run("a"), 99).await.unwrap();
     assert_eq!(next, Inserted::New { sequence: 21 });
-    assert_eq!(pragma(&store, "user_version").await, "6");
+    assert_eq!(pragma(&store, "user_version").await, "7");
 }
 
 /// A file as version 2 of the schema has it, with one run of a client and its key.
@@ -129,7 +129,7 @@ async fn the_runs_and_keys_of_version_2_belong_to_the_default_tenant() {
     });
     let again = store.insert(&run, 9).await.unwrap();
     assert_eq!(again, Inserted::Repeated(id));
-    assert_eq!(pragma(&store, "user_version").await, "6");
+    assert_eq!(pragma(&store, "user_version").await, "7");
 }
 
 /// A file as version 3 or a later one has it, with everything of `from` that it has a place for.
@@ -155,7 +155,7 @@ pub(super) fn of_version(version: usize, from: &Place) -> Place {
         ));
         let columns = columns.join(", ");
         let copy =
-            format!("INSERT INTO main.{table} ({columns}) SELECT {columns} FROM present.{table}");
+            format!("REPLACE INTO main.{table} ({columns}) SELECT {columns} FROM present.{table}");
         connection.execute_batch(&copy).unwrap();
     }
     let marks =
@@ -166,7 +166,7 @@ pub(super) fn of_version(version: usize, from: &Place) -> Place {
 }
 
 #[tokio::test]
-async fn files_of_versions_3_to_5_keep_their_rows_and_their_runs_begin_to_age() {
+async fn files_of_versions_3_to_6_keep_their_rows_and_their_runs_begin_to_age() {
     use crate::runs::store::retained::Retained as _;
 
     let present = Place::new();
@@ -183,16 +183,28 @@ async fn files_of_versions_3_to_5_keep_their_rows_and_their_runs_begin_to_age() 
     for id in expected {
         records.push(store.get_complete(id).await.unwrap());
     }
+    let going_on = present.insert(&store, "a").await;
+    start(&store, going_on).await;
+    let planned = OpenExecution::first(ExecutionId::random(), going_on);
+    store.plan_execution(&planned).await.unwrap();
     let kept = store.kept_totals(tenant()).await.unwrap();
     store.close().await;
 
-    for version in 3..=5 {
+    for version in 3..=6 {
         let place = of_version(version, &present);
         let store = place.open().await;
         for (id, record) in expected.iter().zip(&records) {
             assert_eq!(store.get_complete(*id).await.unwrap(), *record, "{version}");
         }
-        assert_eq!(pragma(&store, "user_version").await, "6");
+        assert_eq!(pragma(&store, "user_version").await, "7");
+        // Of an execution from before the attempts were counted it is not known whether the host
+        // was started anew.
+        let unknown = OpenExecution {
+            host_restarted: true,
+            ..planned.clone()
+        };
+        let open = store.open_executions().await.unwrap();
+        assert_eq!(open, [unknown], "{version}");
         let receipt = store.receipt(ended, None).await.unwrap();
         assert_eq!(receipt.is_some(), version >= 4);
         // What is over begins to age now, and takes what it takes.

@@ -158,7 +158,7 @@ async fn an_execution_that_was_lost_gets_one_receipt_that_says_so() {
     let place = Place::new();
     let store = place.open().await;
     let run = running(&place, &store).await;
-    let planned = |id| OpenExecution { id, run_id: run };
+    let planned = |id| OpenExecution::first(id, run);
     let (lost, ended) = (ExecutionId::random(), ExecutionId::random());
     store.plan_execution(&planned(lost.clone())).await.unwrap();
     store.plan_execution(&planned(ended.clone())).await.unwrap();

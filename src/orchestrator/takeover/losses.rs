@@ -1,0 +1,136 @@
+//! What the result says of an execution of whose end nothing can be known any more: no I/O.
+
+use super::rules::Loss;
+use crate::execution::cause::{Stop, Verdict};
+use crate::execution::result::ExecutionResult;
+use crate::execution::spec::ExecutionSpec;
+use crate::orchestrator::conclusion::{Gathered, conclude, never_started};
+use crate::orchestrator::conversation::{Course, HOLD, TalkEnd};
+use crate::orchestrator::executor::failed_before_start;
+use crate::orchestrator::handoff::Handoff;
+use crate::orchestrator::trouble::Trouble;
+use crate::sandbox::EngineError;
+use crate::sandbox::session::SessionError;
+
+/// The result of an execution of whose end nothing can be known. That is never its program's fault.
+pub(super) fn lost(
+    spec: &ExecutionSpec,
+    loss: Loss,
+    handoff: Option<&Handoff>,
+    memory_kill: Option<bool>,
+) -> ExecutionResult {
+    let error = match (loss, handoff) {
+        (Loss::Vanished, _) => EngineError::Vanished,
+        (Loss::Stopped, _) | (Loss::HostRestarted, Some(_)) => EngineError::Stopped,
+        (Loss::EngineAway, _) => EngineError::TimedOut {
+            call: "find a sandbox",
+            seconds: HOLD.as_secs(),
+        },
+        (Loss::HostRestarted, None) => {
+            return nothing_known(spec, "the host was restarted before its end was recorded");
+        }
+        (Loss::Senseless, _) => {
+            return nothing_known(
+                spec,
+                "the daemon that started it left nothing that can be read",
+            );
+        }
+    };
+    let Some(handoff) = handoff else {
+        return failed_before_start(spec, &Trouble::Engine(error));
+    };
+    let course = Course::resumed(&spec.limits, handoff);
+    let talk = course.ended(TalkEnd::Lost(SessionError::Engine(error)));
+    let notes = handoff.notes.clone();
+    let engine = (Stop::Confirmed, memory_kill);
+    let mut result = conclude(spec, talk, engine, Gathered::default(), notes);
+    result.sandbox = Some(handoff.sandbox_use);
+    result
+}
+
+/// The result of one that was to end anyway; `stop` is what is known of its sandbox.
+pub(super) fn cancelled(
+    spec: &ExecutionSpec,
+    handoff: Option<&Handoff>,
+    stop: Stop,
+) -> ExecutionResult {
+    let Some(handoff) = handoff else {
+        let verdict = Verdict::cancelled("it is not known whether the program was started");
+        return never_started(spec, verdict);
+    };
+    let talk = Course::resumed(&spec.limits, handoff).ended(TalkEnd::LateOnCancel);
+    let notes = handoff.notes.clone();
+    let mut result = conclude(spec, talk, (stop, None), Gathered::default(), notes);
+    result.sandbox = Some(handoff.sandbox_use);
+    result
+}
+
+fn nothing_known(spec: &ExecutionSpec, why: &str) -> ExecutionResult {
+    let message = format!(
+        "The execution was lost: {why}. The program is not at fault; submit the run again."
+    );
+    let evidence = vec!["it is not known whether the program was started".to_owned()];
+    never_started(spec, Verdict::infrastructure(message, evidence))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::config::Execution;
+    use crate::execution::cause::{CauseKind, Limit};
+    use crate::execution::result::Status;
+    use crate::ids::ExecutionId;
+    use crate::orchestrator::handoff::tests::handoff;
+
+    fn spec() -> ExecutionSpec {
+        ExecutionSpec {
+            id: ExecutionId::random(),
+            code: "print()".to_owned(),
+            input_files: BTreeMap::new(),
+            expected_output_files: vec!["a.csv".to_owned()],
+            bash_script: None,
+            dataset: None,
+            image: "image".to_owned(),
+            runtime: None,
+            preload: true,
+            limits: Execution::default().default_limits(),
+        }
+    }
+
+    #[test]
+    fn no_loss_is_the_programs_fault_whatever_is_known_of_it() {
+        let handoff = handoff();
+        for loss in [
+            Loss::HostRestarted,
+            Loss::Senseless,
+            Loss::Vanished,
+            Loss::Stopped,
+            Loss::EngineAway,
+        ] {
+            for put_away in [None, Some(&handoff)] {
+                let result = lost(&spec(), loss, put_away, Some(false));
+                assert_eq!(result.status, Status::Error, "{loss:?}");
+                assert_eq!(result.cause.kind, CauseKind::Infrastructure, "{loss:?}");
+                assert_eq!((result.return_code, result.limit), (None, None));
+                assert!(!result.timed_out && !result.success);
+            }
+        }
+    }
+
+    /// The one thing that can be known of a sandbox that stands still.
+    #[test]
+    fn a_kill_for_memory_that_the_engine_saw_is_that_limit() {
+        let result = lost(&spec(), Loss::Stopped, Some(&handoff()), Some(true));
+        assert_eq!(result.limit, Some(Limit::Memory));
+    }
+
+    #[test]
+    fn one_that_was_to_end_anyway_is_cancelled() {
+        for put_away in [None, Some(&handoff())] {
+            let result = cancelled(&spec(), put_away, Stop::Confirmed);
+            assert_eq!(result.status, Status::Cancelled);
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What to do with an execution that an earlier daemon left: pure decisions, no clock and no I/O.
+//!
+//! ```text
+//! put away │ host      │ sandbox          │
+//! ─────────┼───────────┼──────────────────┼──────────────────────────────────────────
+//! nothing  │ the same  │ any              │ never started: carried out afresh
+//! nothing  │ restarted │ any              │ lost: it may have been started
+//! no sense │ any       │ any              │ lost: nobody can talk to its supervisor
+//! all      │ any       │ nobody can tell  │ wait for the engine, then lost
+//! all      │ any       │ runs             │ attach, and go on
+//! all      │ any       │ stands, or none  │ lost
+//! ```
+//!
+//! Only the first line starts anything, and only where nothing was: an execution starts at most once.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+/// What an earlier daemon put away of an execution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PutAway {
+    /// Nothing: its program was never told to start.
+    Nothing,
+    /// Something that cannot be used.
+    Senseless,
+    /// All that is needed.
+    Everything,
+}
+
+/// What became of the host since the execution was planned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Host {
+    /// It runs on. What was written is there, whether or not it was flushed.
+    Same,
+    /// It was started anew, or nobody can tell.
+    Restarted,
+}
+
+/// What the engine says of the sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// It does not answer.
+    Unknown,
+    /// There is none.
+    Missing,
+    /// It is there, and nothing runs in it.
+    Stopped,
+    /// It runs.
+    Running,
+}
+
+/// Whether it is worth waiting for an engine that does not answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// The sandbox may still hold a result.
+    Left,
+    /// It cannot any more.
+    Over,
+}
+
+/// What to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Remove what there is, and carry the execution out as if it were new.
+    Afresh,
+    /// Attach to its supervisor.
+    Attach,
+    /// Ask the engine again a little later.
+    Wait,
+    /// Nothing can be known of its end any more.
+    Lost(Loss),
+}
+
+/// Why an execution is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Loss {
+    /// The host was started anew.
+    HostRestarted,
+    /// What was put away makes no sense.
+    Senseless,
+    /// The container is gone.
+    Vanished,
+    /// The container stands still.
+    Stopped,
+    /// The engine did not answer for as long as the sandbox held the result.
+    EngineAway,
+}
+
+/// What to do next.
+pub(super) fn step(put_away: PutAway, host: Host, seen: Seen, patience: Patience) -> Step {
+    match (put_away, host, seen) {
+        (PutAway::Nothing, Host::Restarted, _) => Step::Lost(Loss::HostRestarted),
+        (PutAway::Senseless, _, _) => Step::Lost(Loss::Senseless),
+        (PutAway::Nothing | PutAway::Everything, _, Seen::Unknown) => match patience {
+            Patience::Left => Step::Wait,
+            // Carrying it out will say that there is no engine.
+            Patience::Over if put_away == PutAway::Nothing => Step::Afresh,
+            Patience::Over => Step::Lost(Loss::EngineAway),
+        },
+        (PutAway::Nothing, Host::Same, Seen::Missing | Seen::Stopped | Seen::Running) => {
+            Step::Afresh
+        }
+        (PutAway::Everything, _, Seen::Running) => Step::Attach,
+        (PutAway::Everything, Host::Restarted, Seen::Missing | Seen::Stopped) => {
+            Step::Lost(Loss::HostRestarted)
+        }
+        (PutAway::Everything, Host::Same, Seen::Missing) => Step::Lost(Loss::Vanished),
+        (PutAway::Everything, Host::Same, Seen::Stopped) => Step::Lost(Loss::Stopped),
+    }
+}
+
+/// What a program has left of its wall clock when another daemon follows it: never more than it had,
+/// whatever the host's clock was set to in between (security.md section 3.2).
+pub(in crate::orchestrator) fn remaining(
+    limit: Duration,
+    starting_at: Timestamp,
+    now: Timestamp,
+) -> Duration {
+    let elapsed = Duration::try_from(now.duration_since(starting_at)).unwrap_or_default();
+    limit.saturating_sub(elapsed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL_SEEN: [Seen; 4] = [Seen::Unknown, Seen::Missing, Seen::Stopped, Seen::Running];
+
+    #[test]
+    fn only_what_was_certainly_never_started_is_carried_out_afresh() {
+        for put_away in [PutAway::Nothing, PutAway::Senseless, PutAway::Everything] {
+            for host in [Host::Same, Host::Restarted] {
+                for seen in ALL_SEEN {
+                    for patience in [Patience::Left, Patience::Over] {
+                        let afresh = step(put_away, host, seen, patience) == Step::Afresh;
+                        let never_started = put_away == PutAway::Nothing && host == Host::Same;
+                        assert!(!afresh || never_started, "{put_away:?} {host:?} {seen:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_sandbox_that_runs_is_attached_to_and_every_other_one_is_lost_for_its_own_reason() {
+        let at = |host, seen| step(PutAway::Everything, host, seen, Patience::Left);
+        assert_eq!(at(Host::Same, Seen::Running), Step::Attach);
+        assert_eq!(at(Host::Same, Seen::Missing), Step::Lost(Loss::Vanished));
+        assert_eq!(at(Host::Same, Seen::Stopped), Step::Lost(Loss::Stopped));
+        for seen in [Seen::Missing, Seen::Stopped] {
+            assert_eq!(at(Host::Restarted, seen), Step::Lost(Loss::HostRestarted));
+        }
+    }
+
+    #[test]
+    fn an_engine_that_does_not_answer_is_waited_for_as_long_as_there_can_be_a_result() {
+        for put_away in [PutAway::Nothing, PutAway::Everything] {
+            let waiting = step(put_away, Host::Same, Seen::Unknown, Patience::Left);
+            assert_eq!(waiting, Step::Wait);
+        }
+        let given_up = |put_away| step(put_away, Host::Same, Seen::Unknown, Patience::Over);
+        assert_eq!(given_up(PutAway::Everything), Step::Lost(Loss::EngineAway));
+        assert_eq!(given_up(PutAway::Nothing), Step::Afresh);
+    }
+
+    #[test]
+    fn what_is_left_of_a_limit_is_never_more_than_it_was_nor_less_than_nothing() {
+        let second = |second| Timestamp::from_second(second).unwrap();
+        let limit = Duration::from_secs(60);
+        let left = |now| remaining(limit, second(1000), second(now)).as_secs();
+        assert_eq!(left(1000), 60);
+        assert_eq!(left(1045), 15);
+        assert_eq!(left(1061), 0);
+        // The clock was set back.
+        assert_eq!(left(0), 60);
+        assert_eq!(left(2_000_000_000), 0);
+    }
+}
