@@ -9,6 +9,12 @@ pub mod executor;
 
 mod conversation;
 
+mod course;
+
+mod following;
+
+mod resuming;
+
 mod collection;
 
 mod ending;

@@ -14,8 +14,8 @@ use rand::Rng as _;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::handoff::{Handoff, Keeper, Kept, SoFar};
-use super::takeover::rules::remaining;
+use super::course::{Course, wall};
+use super::handoff::{Keeper, Kept, SoFar};
 use super::trouble::Trouble;
 use crate::execution::output::{Head, TAIL_BYTES};
 use crate::execution::spec::{ExecutionSpec, Limits, SCRIPT_NAME};
@@ -28,14 +28,11 @@ use crate::sandbox::session::{Session, SessionError};
 const START_BOUND: Duration = Duration::from_secs(30);
 
 /// What the supervisor has after a deadline or a cancellation before the sandbox is destroyed.
-const SUPERVISOR_GRACE: Duration = Duration::from_millis(800);
+pub(super) const SUPERVISOR_GRACE: Duration = Duration::from_millis(800);
 
 /// What it has to reap, empty the pipes and report after it said that everything was killed. Nothing of the program
 /// runs by then, and from outside it would not go faster: the kernel needs the same work for it.
 const REAPING_GRACE: Duration = REAPING_LIMIT.saturating_add(Duration::from_secs(3));
-
-/// For everything that a supervisor repeats to a daemon that has attached again.
-const CATCH_UP_GRACE: Duration = Duration::from_secs(5);
 
 /// How long a supervisor keeps a result that nobody fetches.
 pub(super) const HOLD: Duration = Duration::from_secs(600);
@@ -55,6 +52,13 @@ pub(super) struct Conversation {
     pub(super) end: TalkEnd,
 }
 
+impl Conversation {
+    /// Whether it ended because its stream broke: whoever was talked to may still be there.
+    pub(super) fn is_broken_off(&self) -> bool {
+        matches!(&self.end, TalkEnd::Lost(error) if error.is_break())
+    }
+}
+
 /// How the talk ended.
 #[derive(Debug)]
 pub(super) enum TalkEnd {
@@ -66,69 +70,6 @@ pub(super) enum TalkEnd {
     LateOnCancel,
     /// The stream broke.
     Lost(SessionError),
-}
-
-/// What is followed: how much time it has left, and what was heard of it before.
-#[derive(Debug)]
-pub(super) struct Course {
-    started_at: Timestamp,
-    /// Wall clock that has passed before it is followed.
-    passed: Duration,
-    /// Wall clock that it has left.
-    left: Duration,
-    /// What its supervisor has after that.
-    grace: Duration,
-    stdout: Head,
-    stderr: Head,
-}
-
-impl Course {
-    /// Of a program that has just been started.
-    pub(super) fn new(limits: &Limits) -> Self {
-        Self {
-            started_at: Timestamp::now(),
-            passed: Duration::ZERO,
-            left: wall(limits),
-            grace: SUPERVISOR_GRACE,
-            stdout: Head::new(limits.max_stdout_size_bytes),
-            stderr: Head::new(limits.max_stderr_size_bytes),
-        }
-    }
-
-    /// Of one that an earlier daemon started.
-    pub(super) fn resumed(limits: &Limits, handoff: &Handoff) -> Self {
-        let wall = wall(limits);
-        let left = remaining(wall, handoff.starting_at, Timestamp::now());
-        let progress = &handoff.progress;
-        Self {
-            started_at: handoff.starting_at,
-            passed: wall.saturating_sub(left),
-            left,
-            grace: SUPERVISOR_GRACE + CATCH_UP_GRACE,
-            stdout: progress.stdout.head(limits.max_stdout_size_bytes),
-            stderr: progress.stderr.head(limits.max_stderr_size_bytes),
-        }
-    }
-
-    /// Wall clock that the program has left.
-    pub(super) fn left(&self) -> Duration {
-        self.left
-    }
-
-    /// The talk about it, if that is over already.
-    pub(super) fn ended(self, end: TalkEnd) -> Conversation {
-        Conversation {
-            started_at: self.started_at,
-            wall: self.passed,
-            stdout: self.stdout,
-            stderr: self.stderr,
-            end,
-        }
-    }
-}
-
-fn wall(limits: &Limits) -> Duration {
-    Duration::try_from_secs_f64(limits.timeout_seconds).unwrap_or(Duration::MAX)
 }
 
 /// Hands over the files. Nothing of the program runs by that.
@@ -226,18 +167,16 @@ pub(super) async fn follow(
     observer: &dyn Observer,
     keeper: &dyn Keeper,
 ) -> Conversation {
+    let start = Instant::now();
+    let deadline = course.late_from(start);
     let Course {
         started_at,
         passed,
-        left,
-        grace,
         stdout,
         stderr,
+        left: _,
+        grace: _,
     } = course;
-    let start = Instant::now();
-    // Far beyond any ceiling a limit cannot be added to a clock; then the ceiling is a day more.
-    let far = start + Duration::from_secs(86_400 * 365);
-    let deadline = start.checked_add(left.saturating_add(grace)).unwrap_or(far);
     let mut follower = Follower {
         stdout,
         stderr,

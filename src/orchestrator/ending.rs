@@ -1,4 +1,4 @@
-//! How a program that was started comes to its end: followed, collected, judged; its sandbox held
+//! The end of a program that was followed: what it left is collected and judged, and its sandbox held
 //! until the result is on disk. How a sandbox itself is ended is in `stopping`.
 
 use std::collections::{BTreeMap, HashMap};
@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use tokio::task::spawn_blocking;
 
-use super::collection::{Asking, First, collect};
+use super::collection::{Asking, collect};
 use super::conclusion::{Gathered, conclude};
-use super::conversation::{self, Conversation, Course, TalkEnd};
+use super::conversation::{Conversation, TalkEnd};
 use super::evidence;
-use super::executor::{Executor, Talk};
-use super::handoff::{Keeper, Kept, SoFar};
+use super::executor::Executor;
+use super::following::Followed;
+use super::handoff::{Kept, SoFar};
 use super::stopping;
 use crate::artifacts::collect::Caps;
 use crate::artifacts::path::ArtifactPath;
@@ -53,17 +54,6 @@ struct Held {
     session: Session,
 }
 
-/// A program that runs, and what there is to know of it for its end.
-#[derive(Debug)]
-pub(super) struct Followed {
-    pub(super) sandbox: Box<dyn Sandbox>,
-    pub(super) session: Session,
-    pub(super) staging: Staging,
-    pub(super) keeper: Box<dyn Keeper>,
-    pub(super) first: First,
-    pub(super) notes: Vec<String>,
-}
-
 impl Executor {
     /// The result of this execution is on disk: nobody has to hold it any more.
     pub async fn settle(&self, id: &ExecutionId) {
@@ -74,25 +64,6 @@ impl Executor {
         if let Some(takeover) = &self.takeover {
             takeover.handoffs.forget(id).await;
         }
-    }
-
-    /// Follows a program that was started.
-    pub(super) async fn follow(
-        &self,
-        spec: &ExecutionSpec,
-        mut followed: Followed,
-        course: Course,
-        talk: Talk<'_>,
-        evidence: &Evidence,
-    ) -> ExecutionResult {
-        let Talk { cancel, observer } = talk;
-        let (session, keeper) = (&mut followed.session, followed.keeper.as_ref());
-        let unthrottling = stopping::unthrottle(followed.sandbox.as_ref(), course.left(), cancel);
-        let talk = tokio::select! {
-            talk = conversation::follow(session, course, cancel, observer, keeper) => talk,
-            never = unthrottling => match never {},
-        };
-        self.end(spec, followed, talk, evidence).await
     }
 
     /// Collects what a program left, and makes its result.
@@ -109,6 +80,7 @@ impl Executor {
             staging,
             keeper,
             first,
+            token: _,
             mut notes,
         } = followed;
         // First of all nothing of it runs any more; questions come after.
@@ -218,7 +190,7 @@ impl Executor {
 }
 
 /// All that a talk has brought, for whoever goes on with it.
-fn progress(talk: &Conversation) -> SoFar {
+pub(super) fn progress(talk: &Conversation) -> SoFar {
     let exited = match &talk.end {
         TalkEnd::Reported(exited) => Some(exited.clone()),
         TalkEnd::LateAtDeadline(_) | TalkEnd::LateOnCancel | TalkEnd::Lost(_) => None,

@@ -1,16 +1,19 @@
-//! One program in one sandbox, from its preparation to its start; what comes after is in `ending`.
+//! One program in one sandbox, from its preparation to its start; what comes after is in `following`.
 
 use std::sync::Arc;
 
+use fumehood_protocol::ResumeToken;
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::collection::First;
 use super::conclusion::never_started;
-use super::conversation::{self, Course};
-use super::ending::{Followed, HeldSandboxes};
+use super::conversation;
+use super::course::Course;
+use super::ending::HeldSandboxes;
 use super::evidence;
+use super::following::Followed;
 use super::handoff::{Handoff, Keeper, Unkept};
 use super::host_paths::{HostPaths, Redacting, redact};
 use super::sandboxes::{Prepared, Sandboxes};
@@ -54,6 +57,10 @@ pub struct Executed {
     /// What it was made from and of.
     pub evidence: Evidence,
 }
+
+/// A program that was told to start, who puts away how far the talk about it is, and what leads back
+/// into that.
+type Started = (Prepared, Box<dyn Keeper>, ResumeToken);
 
 impl Executor {
     /// An executor that publishes artifacts under `outputs` and takes `host_paths` out of what
@@ -168,7 +175,7 @@ impl Executor {
                 return failed_before_start(spec, &Trouble::Cancelled);
             }
         };
-        let (mut prepared, keeper) = match self.start(spec, prepared, cancel).await {
+        let (mut prepared, keeper, token) = match self.start(spec, prepared, cancel).await {
             Ok(started) => started,
             Err(trouble) => return failed_before_start(spec, &trouble),
         };
@@ -180,6 +187,7 @@ impl Executor {
         let followed = Followed {
             sandbox: prepared.ready.sandbox,
             session: prepared.ready.session,
+            token,
             staging,
             keeper,
             first: First::Certainly,
@@ -208,7 +216,7 @@ impl Executor {
         spec: &ExecutionSpec,
         prepared: Prepared,
         cancel: &CancellationToken,
-    ) -> Result<(Prepared, Box<dyn Keeper>), Trouble> {
+    ) -> Result<Started, Trouble> {
         let has_waited = prepared.sandbox_use.start != SandboxStart::Cold;
         let handing = cancel.run_until_cancelled(hand_over(spec, prepared));
         let prepared = match handing.await.ok_or(Trouble::Cancelled)? {
@@ -232,7 +240,7 @@ impl Executor {
         &self,
         spec: &ExecutionSpec,
         mut prepared: Prepared,
-    ) -> Result<(Prepared, Box<dyn Keeper>), Trouble> {
+    ) -> Result<Started, Trouble> {
         let starting = async {
             let ready = &mut prepared.ready;
             let token = conversation::new_token();
@@ -252,10 +260,10 @@ impl Executor {
                 }
             };
             conversation::start(&mut ready.session, &spec.limits, token).await?;
-            Ok(keeper)
+            Ok((keeper, token))
         };
         match starting.await {
-            Ok(keeper) => Ok((prepared, keeper)),
+            Ok((keeper, token)) => Ok((prepared, keeper, token)),
             Err(trouble) => {
                 stopping::destroy(prepared.ready.sandbox).await;
                 Err(trouble)

@@ -16,7 +16,7 @@ use std::time::Duration;
 use fumehood_protocol::message::Stream;
 use jiff::Timestamp;
 use rand::Rng as _;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -24,10 +24,12 @@ use self::losses::{cancelled, lost};
 use self::rules::{Host, Loss, Patience, PutAway, Seen, Step, step};
 use super::collection::First;
 use super::conclusion::{Gathered, conclude};
-use super::conversation::{self, Course, HOLD, TalkEnd};
-use super::ending::Followed;
+use super::conversation::{self, HOLD, TalkEnd};
+use super::course::Course;
 use super::executor::{Executed, Executor, Talk, failed_before_start};
+use super::following::Followed;
 use super::handoff::{Handoff, HandoffError, Handoffs, Keeper, Unkept};
+use super::resuming::{ASK_AGAIN, Resume};
 use super::stopping;
 use crate::execution::cause::Stop;
 use crate::execution::result::ExecutionResult;
@@ -39,21 +41,12 @@ use crate::runs::gate::Gate;
 use crate::runs::service::Observer;
 use crate::sandbox::Sandbox;
 use crate::sandbox::engine::Remains;
-use crate::sandbox::session::{Gap, Session, SessionError};
+use crate::sandbox::session::Gap;
 use crate::sandbox::slots::{Slot, Slots};
 use crate::telemetry::log_chain;
 
-/// For a supervisor to answer one that attaches again.
-const RESUME_BOUND: Duration = Duration::from_secs(15);
-
-/// How often it is tried with a supervisor that does not answer.
-const RESUME_ATTEMPTS: u32 = 3;
-
 /// Far beyond any run's limit, and so near that it can be added to a clock.
 const LONGEST_PATIENCE: Duration = Duration::from_secs(86_400 * 365);
-
-/// Pause before the engine or a supervisor is asked again.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What an earlier daemon left of an execution.
 #[derive(Debug)]
@@ -300,8 +293,7 @@ impl Executor {
         }
         let course = Course::resumed(limits, &handoff);
         let until = Instant::now() + patience(spec, Some(&handoff));
-        let resuming = resume(sandbox.as_mut(), &handoff, until);
-        let mut session = match resuming.await {
+        let mut session = match resume(&handoff).attach(sandbox.as_mut(), until).await {
             Ok(session) => session,
             Err(error) => {
                 log_chain("a supervisor could not be attached to again", &error);
@@ -338,6 +330,7 @@ impl Executor {
         let followed = Followed {
             sandbox,
             session,
+            token: handoff.token,
             staging,
             keeper,
             first: First::NotCertainly(rand::rng().random()),
@@ -370,40 +363,15 @@ fn patience(spec: &ExecutionSpec, handoff: Option<&Handoff>) -> Duration {
     })
 }
 
-/// Attaches to a supervisor and lets it repeat what was not put away.
-///
-/// # Errors
-///
-/// [`SessionError`] if the supervisor does not answer in a few attempts, or the engine not until then.
-async fn resume(
-    sandbox: &mut dyn Sandbox,
-    handoff: &Handoff,
-    until: Instant,
-) -> Result<Session, SessionError> {
+/// Where the talk of an earlier daemon is gone on with.
+fn resume(handoff: &Handoff) -> Resume {
     let progress = &handoff.progress;
-    let gap = match progress.exited {
-        Some(_) => Gap::Allowed,
-        None => Gap::None,
-    };
-    let mut attempt = 1;
-    loop {
-        let resuming = async {
-            let channel = sandbox.attach().await?;
-            Session::resume(channel, handoff.token, progress.received, gap).await
-        };
-        let error = match timeout(RESUME_BOUND, resuming).await {
-            Ok(Ok(session)) => return Ok(session),
-            Ok(Err(error)) => error,
-            Err(_elapsed) => SessionError::Stuck,
-        };
-        let is_engine_away = matches!(&error, SessionError::Engine(error) if error.is_absence());
-        if is_engine_away && Instant::now() >= until
-            || !is_engine_away && attempt == RESUME_ATTEMPTS
-        {
-            return Err(error);
-        }
-        log_chain("a supervisor does not answer yet", &error);
-        attempt += u32::from(!is_engine_away);
-        sleep(ASK_AGAIN).await;
+    Resume {
+        token: handoff.token,
+        received: progress.received,
+        gap: match progress.exited {
+            Some(_) => Gap::Allowed,
+            None => Gap::None,
+        },
     }
 }

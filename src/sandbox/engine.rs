@@ -110,6 +110,9 @@ pub trait Sandbox: Send + Sync + std::fmt::Debug {
     /// Says that the next daemon can go on with it: what it needs for that is put away.
     fn outlive(&mut self);
 
+    /// Whether its supervisor runs; [`EngineError::Vanished`] if the sandbox is not there any more.
+    async fn is_running(&self) -> Result<bool, EngineError>;
+
     /// Attaches to the streams of a supervisor that runs already. What it sent while nobody was
     /// attached is gone; it sends that again when it is asked to.
     async fn attach(&mut self) -> Result<Channel, EngineError>;

@@ -74,6 +74,18 @@ pub enum SessionError {
     Engine(#[from] EngineError),
 }
 
+impl SessionError {
+    /// Whether the stream broke, as opposed to what came over it: whoever was at its other end may be
+    /// there, and another stream lead to it.
+    #[must_use]
+    pub fn is_break(&self) -> bool {
+        match self {
+            Self::Ended | Self::Write(_) | Self::Engine(_) => true,
+            Self::Frame(_) | Self::OutOfOrder { .. } | Self::OutOfPlace(_) | Self::Stuck => false,
+        }
+    }
+}
+
 impl Session {
     /// A conversation over a channel on which nothing was said yet.
     #[must_use]

@@ -6,6 +6,8 @@ mod moments;
 
 mod lost;
 
+mod broken;
+
 mod drained;
 
 use serde_json::{Value, json};

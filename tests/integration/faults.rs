@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use crate::support::daemon::PATIENCE;
-use crate::support::engine::{containers_of, docker, volumes};
+use crate::support::engine::{containers_of, docker, kill, volumes};
 use crate::support::proxy::{Fault, Proxy};
 use crate::support::wait::until;
 use crate::support::watch::{
@@ -190,13 +190,15 @@ async fn a_container_that_somebody_removes_ends_its_run_as_infrastructure_within
     assert_works(&daemon).await;
 }
 
-/// BR-39 (b).
+/// BR-39 (b). A stream that breaks while its sandbox runs on is attached to again: `adoption/broken.rs`.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_that_breaks_during_the_execution_is_infrastructure_and_leaves_nothing() {
+async fn a_stream_that_breaks_with_its_sandbox_is_infrastructure_and_leaves_nothing() {
     let proxy = Proxy::start();
     let daemon = daemon_behind(&proxy).await;
     let flight = Flight::start_until(&daemon, limited(SLEEPS, 60.0), "armed").await;
+    let container = only_container(&daemon).await;
     let broken = Instant::now();
+    kill(&container).await;
     proxy.cut();
     let run = flight.end(&daemon).await;
     assert!(broken.elapsed() < Duration::from_secs(10), "{broken:?}");
@@ -210,17 +212,20 @@ async fn a_stream_that_breaks_during_the_execution_is_infrastructure_and_leaves_
 async fn an_engine_that_goes_away_during_an_execution_is_used_again_when_it_is_back() {
     let proxy = Proxy::start();
     let daemon = daemon_behind(&proxy).await;
-    let flight = Flight::start_until(&daemon, limited(SLEEPS, 60.0), "armed").await;
+    let code = "import time; print('armed', flush=True); time.sleep(3); print('over')";
+    let flight = Flight::start_until(&daemon, limited(code, 60.0), "armed").await;
     proxy.leave();
-    assert_infrastructure(&flight.end(&daemon).await);
-
-    let (status, ready) = daemon.get("/ready").await;
-    assert_eq!(status, 503, "{ready}");
-    assert!(ready.to_string().contains("not reachable"), "{ready}");
+    let ask = || async { daemon.get("/ready").await };
+    let is_told = |(status, ready): &(u16, Value)| {
+        *status == 503 && ready.to_string().contains("not reachable")
+    };
+    until(PATIENCE, ask, is_told).await;
     assert_eq!(daemon.get("/live").await.0, 200);
     let waiting = Flight::start(&daemon, json!({ "code": "print('waited')" })).await;
 
     proxy.come_back();
+    let run = flight.end(&daemon).await;
+    assert_eq!(run["result"]["stdout"], "armed\nover\n", "{run:#}");
     let run = waiting.end(&daemon).await;
     assert_eq!(run["result"]["stdout"], "waited\n", "{run:#}");
     assert_works(&daemon).await;

@@ -278,7 +278,7 @@ async fn a_program_that_is_taken_over_has_what_is_left_of_its_time() {
     handoff.progress.stdout = Kept::of(&early);
     handoff.starting_at = Timestamp::now() - LIMIT / 2;
     let course = Course::resumed(&limits(), &handoff);
-    let left = course.left();
+    let left = course.left;
     assert!(left <= LIMIT / 2, "{left:?}");
     let mut session = supervisor_that_says([output(Stream::Stdout, b'x')]);
     let cancel = CancellationToken::new();

@@ -200,6 +200,14 @@ impl Sandbox for DockerSandbox {
         Ok(channel(attached))
     }
 
+    async fn is_running(&self) -> Result<bool, EngineError> {
+        match self.inspect().await {
+            Ok(found) => Ok(running(&found) == Some(true)),
+            Err(error) if is_missing(&error) => Err(EngineError::Vanished),
+            Err(error) => Err(error),
+        }
+    }
+
     async fn attach(&mut self) -> Result<Channel, EngineError> {
         Ok(channel(self.streams().await?))
     }
