@@ -5,6 +5,8 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
+use tracing::warn;
+
 use crate::runs::store::StoreError;
 
 /// An exclusive lock on a file, held until it is dropped. The kernel lets go of it when the process
@@ -54,7 +56,38 @@ impl FileLock {
     }
 }
 
+impl Drop for FileLock {
+    /// Said, and not left to the closing of the file: a child that is just being started has the file
+    /// open, too, until it executes its program, and would keep the lock for as long.
+    fn drop(&mut self) {
+        if let Err(error) = self.file.unlock() {
+            warn!(%error, "the lock of the store could not be given back; it is gone when this process is");
+        }
+    }
+}
+
 /// Open flags that refuse a symbolic link in the last component.
 pub(super) fn no_follow() -> i32 {
     rustix::fs::OFlags::NOFOLLOW.bits().cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_free_once_it_is_given_back_whoever_else_has_the_file_open() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        let lock = FileLock::take(&path).unwrap();
+        assert!(matches!(
+            FileLock::take(&path),
+            Err(StoreError::InUse { .. })
+        ));
+        // What a child has between its making and its program.
+        let with_the_child = lock.file.try_clone().unwrap();
+        drop(lock);
+        FileLock::take(&path).unwrap();
+        drop(with_the_child);
+    }
 }
