@@ -15,7 +15,8 @@ use crate::support::wait::until;
 use crate::support::watch::{Flight, limited, nothing_left, only_container, printed};
 use crate::support::{Daemon, Settings};
 
-const SLEEPS: &str = "import time; print('armed', flush=True); time.sleep(600)";
+/// In one write, which is seen whole or not at all.
+const SLEEPS: &str = "import time; print('armed\\n', end=''); time.sleep(600)";
 
 async fn daemon_behind(proxy: &Proxy) -> Daemon {
     Daemon::start_with(Settings {
