@@ -30,6 +30,8 @@ mod extract;
 
 mod health;
 
+mod metrics;
+
 mod settings;
 
 mod runs;
@@ -40,11 +42,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use jiff::Timestamp;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-pub use router::{RouteEntry, router, routes};
+pub use router::{RouteEntry, metrics_router, router, routes};
 pub use serve::{Peer, ServeSettings, serve};
 pub use tls::{Tls, TlsError};
 
@@ -54,6 +55,7 @@ use crate::config::Config;
 use crate::execution::ExecutionResult;
 use crate::ids::ClientKey;
 use crate::runs::RunService;
+use crate::sandbox::health::EngineHealth;
 
 /// Whether the daemon can do its work. Implemented where the parts are wired.
 #[async_trait]
@@ -62,14 +64,9 @@ pub trait Readiness: Send + Sync + std::fmt::Debug {
     /// time.
     async fn check(&self) -> Vec<String>;
 
-    /// Since when the engine keeps it from that, if it does.
-    fn unready_since(&self) -> Option<Timestamp> {
-        None
-    }
-
-    /// How many sandboxes the engine has not confirmed the end or the removal of.
-    fn sandboxes_set_aside(&self) -> usize {
-        0
+    /// The engine as it is now.
+    fn engine(&self) -> EngineHealth {
+        EngineHealth::default()
     }
 
     /// How many sandboxes wait for a run.

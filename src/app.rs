@@ -6,6 +6,7 @@ mod workshop;
 
 mod keeping;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +46,9 @@ use crate::telemetry::Chain;
 /// How long answers may take to go out once the daemon goes down.
 const ANSWER_DRAIN: Duration = Duration::from_secs(5);
 
+/// Connections to the listener for metrics: its clients are few.
+const METRICS_CONNECTIONS: usize = 16;
+
 /// What preparing sandboxes and collecting artifacts may add to the time of a run's programs.
 const RUN_ALLOWANCE: Duration = Duration::from_secs(60);
 
@@ -79,10 +83,12 @@ pub enum AppError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The address to listen on.
-    #[error("cannot listen on {address}: choose another with --listen or api.listen")]
+    #[error("cannot listen on {address}: choose another with {setting}")]
     Listen {
+        /// What sets it.
+        setting: &'static str,
         /// As configured.
-        address: std::net::SocketAddr,
+        address: SocketAddr,
         /// Why.
         #[source]
         source: std::io::Error,
@@ -117,13 +123,14 @@ pub async fn serve(
     config: Config,
     stop: Stop,
     drain: Duration,
-    listening: impl FnOnce(std::net::SocketAddr),
+    listening: impl FnOnce(SocketAddr),
 ) -> Result<(), AppError> {
     let shutdown = stop.gently;
-    let address = config.api.listen;
-    let taken = |source| AppError::Listen { address, source };
-    let listener = TcpListener::bind(address).await.map_err(taken)?;
-    let bound = listener.local_addr().map_err(taken)?;
+    let (listener, bound) = bind(config.api.listen, "--listen or api.listen").await?;
+    let metrics_listener = match config.api.metrics_listen {
+        Some(address) => Some(bind(address, "api.metrics_listen").await?),
+        None => None,
+    };
     let (keyring, tls) = credentials(&config).await?;
     warn_of_open_doors(&config, tls.as_ref());
 
@@ -199,14 +206,26 @@ pub async fn serve(
             pool: pool.clone(),
             gate,
         };
-        let router = api::router(ApiState::new(ApiParts {
+        let state = ApiState::new(ApiParts {
             runs: Arc::clone(&runs),
             config: Arc::new(config.clone()),
             keyring: keyring.clone(),
             built_image: workshop.default_image.clone(),
             readiness: Arc::new(readiness),
             shutdown: closing.clone(),
-        }));
+        });
+        let measuring = async {
+            if let Some((listener, address)) = metrics_listener {
+                info!(%address, "metrics can be read");
+                let router = api::metrics_router(state.clone());
+                let few = ServeSettings {
+                    max_connections: METRICS_CONNECTIONS,
+                    ..ServeSettings::new(&config.api, ANSWER_DRAIN)
+                };
+                api::serve(listener, router, few, None, closing.clone()).await;
+            }
+        };
+        let router = api::router(state.clone());
         listening(bound);
         info!(address = %bound, "accepting runs");
         let serving = api::serve(
@@ -225,7 +244,7 @@ pub async fn serve(
             closing.cancel();
         };
         let served = tokio::select! {
-            _ = async { tokio::join!(serving, draining) } => Ok(()),
+            _ = async { tokio::join!(serving, measuring, draining) } => Ok(()),
             () = broken.cancelled() => Err(AppError::from(StoreError::Unflushed)),
         };
         // What waits in the pool goes; what runs stays. Without a journal that is so, too: nothing that
@@ -251,6 +270,21 @@ pub async fn serve(
     }
     workshop.engine.finish(REAP_BOUND).await;
     served
+}
+
+/// Listens on an address, which `setting` sets, and tells which it is.
+async fn bind(
+    address: SocketAddr,
+    setting: &'static str,
+) -> Result<(TcpListener, SocketAddr), AppError> {
+    let taken = |source| AppError::Listen {
+        setting,
+        address,
+        source,
+    };
+    let listener = TcpListener::bind(address).await.map_err(taken)?;
+    let bound = listener.local_addr().map_err(taken)?;
+    Ok((listener, bound))
 }
 
 /// Who signs this daemon's receipts, with the key of its state directory.

@@ -20,6 +20,7 @@ pub(super) async fn live() -> Json<Value> {
 /// `GET /ready`: runs can be accepted and carried out.
 pub(super) async fn ready(State(state): State<ApiState>) -> (StatusCode, Json<Value>) {
     let mut reasons = state.readiness.check().await;
+    let engine = state.readiness.engine();
     if !state.runs.accepting() {
         reasons.push("the daemon is shutting down".to_owned());
     }
@@ -32,13 +33,13 @@ pub(super) async fn ready(State(state): State<ApiState>) -> (StatusCode, Json<Va
         (StatusCode::OK, body)
     } else {
         let mut body = json!({ "status": "unavailable", "reasons": reasons });
-        if let Some(since) = state.readiness.unready_since() {
+        if let Some(since) = engine.hold().and_then(|hold| hold.since) {
             body["since"] = json!(since);
         }
         (StatusCode::SERVICE_UNAVAILABLE, body)
     };
     // Capacity that is missing, whether or not the rest is enough to go on.
-    let set_aside = state.readiness.sandboxes_set_aside();
+    let set_aside = engine.quarantine.sandboxes;
     if set_aside > 0 {
         body["set_aside"] = json!(set_aside);
     }

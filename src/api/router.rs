@@ -11,7 +11,7 @@ use axum::routing::{MethodRouter, get, post};
 use super::error::ApiError;
 use super::identity::{Access, Guard, guard};
 use super::origin::{self, Doorkeeper};
-use super::{ApiState, health, layers, runs, settings};
+use super::{ApiState, health, layers, metrics, runs, settings};
 use crate::auth::Role;
 
 /// How a route is asked. The replaced system answers `HEAD` nowhere, and so does this one.
@@ -48,10 +48,11 @@ const SUBMIT: Access = Access::Needs(Role::Submit);
 const ADMIN: Access = Access::Needs(Role::Admin);
 
 /// All there is. Tests go through it by [`routes`], so that none is forgotten.
-const ROUTES: [Route; 12] = [
+const ROUTES: [Route; 13] = [
     route(Verb::Get, "/health", Access::Open, || get(health::health)),
     route(Verb::Get, "/live", Access::Open, || get(health::live)),
     route(Verb::Get, "/ready", READ, || get(health::ready)),
+    route(Verb::Get, "/metrics", ADMIN, || get(metrics::metrics)),
     route(Verb::Get, "/settings", ADMIN, || get(settings::settings)),
     route(Verb::Get, "/runs", READ, || get(runs::list)),
     route(Verb::Post, "/runs", SUBMIT, || post(runs::create)),
@@ -83,6 +84,23 @@ pub fn router(state: ApiState) -> Router {
         router = router.route(path, at(path, &state));
     }
     router
+        .fallback(async || ApiError::NotFound)
+        .layer(from_fn(layers::answer_panics))
+        .layer(from_fn_with_state(doorkeeper, origin::check))
+        .layer(from_fn(layers::log_failures))
+        .layer(from_fn(layers::set_headers))
+        .with_state(state)
+}
+
+/// What a Prometheus of the same host reads without a token, on a listener of its own (security.md row
+/// 78): the metrics, and whether the process answers.
+pub fn metrics_router(state: ApiState) -> Router {
+    // A page in a browser on this host gets here by no name, token or not.
+    let doorkeeper = Arc::new(Doorkeeper::of_loopback());
+    Router::new()
+        .route("/metrics", get(metrics::metrics).head(refuse("GET")))
+        .route("/live", get(health::live).head(refuse("GET")))
+        .method_not_allowed_fallback(refuse("GET"))
         .fallback(async || ApiError::NotFound)
         .layer(from_fn(layers::answer_panics))
         .layer(from_fn_with_state(doorkeeper, origin::check))

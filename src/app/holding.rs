@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use jiff::Timestamp;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -14,7 +13,7 @@ use crate::api::Readiness;
 use crate::runs::gate::{Gate, Held};
 use crate::sandbox::Engine;
 use crate::sandbox::docker::DockerEngine;
-use crate::sandbox::health::Hold;
+use crate::sandbox::health::{EngineHealth, Hold};
 use crate::sandbox::pool::Pool;
 
 /// How often the engine is asked whether it is there: an engine that is back is used after that, and
@@ -100,12 +99,8 @@ impl Readiness for EngineReadiness {
         self.pool.as_ref().map_or(0, Pool::waiting)
     }
 
-    fn unready_since(&self) -> Option<Timestamp> {
-        self.engine.health().hold().and_then(|hold| hold.since)
-    }
-
-    fn sandboxes_set_aside(&self) -> usize {
-        self.engine.health().quarantine.sandboxes
+    fn engine(&self) -> EngineHealth {
+        self.engine.health()
     }
 
     async fn check(&self) -> Vec<String> {
@@ -137,6 +132,8 @@ fn told(hold: &Hold) -> String {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+
     use super::*;
 
     #[test]

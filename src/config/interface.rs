@@ -13,6 +13,14 @@ pub(super) fn mistakes(config: &Config, mistakes: &mut Vec<String>) {
             api.listen
         ));
     }
+    if let Some(address) = api.metrics_listen
+        && !address.ip().is_loopback()
+    {
+        mistakes.push(format!(
+            "api.metrics_listen: {address} is not a loopback address, and whoever reaches it needs no \
+             token: listen on 127.0.0.1, or read /metrics of api.listen with an admin token"
+        ));
+    }
     if api.tls_cert.is_some() != api.tls_key.is_some() {
         mistakes.push("api.tls_cert and api.tls_key: give both or neither".to_owned());
     }
@@ -72,6 +80,14 @@ mod tests {
             config.auth.tokens_file = Some("tokens".into());
         });
         assert_eq!(with_tokens, "");
+    }
+
+    #[test]
+    fn metrics_without_a_token_are_for_this_host_only() {
+        let listening =
+            |ip: [u8; 4]| wrong(|config| config.api.metrics_listen = Some((ip, 9100).into()));
+        assert!(listening([0, 0, 0, 0]).contains("api.metrics_listen"));
+        assert_eq!(listening([127, 0, 0, 1]), "");
     }
 
     #[test]

@@ -49,6 +49,8 @@ pub struct Config {
 pub struct Api {
     /// Address and port to listen on.
     pub listen: SocketAddr,
+    /// Address of loopback and port on which `/metrics` can be read without a token; `None` is none.
+    pub metrics_listen: Option<SocketAddr>,
     /// The largest request body, in bytes.
     pub max_body_bytes: usize,
     /// How long a request's head and body may take to arrive, in seconds.
@@ -73,6 +75,7 @@ impl Default for Api {
     fn default() -> Self {
         Self {
             listen: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8000)),
+            metrics_listen: None,
             max_body_bytes: 16 << 20,
             read_timeout_seconds: 30,
             max_connections: 1024,

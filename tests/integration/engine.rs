@@ -6,6 +6,7 @@ mod quarantine;
 
 use std::time::Duration;
 
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::daemon::PATIENCE;
@@ -50,12 +51,21 @@ async fn until_held(daemon: &Daemon, word: &str) -> Value {
     let reason = answer["reasons"][0].as_str().unwrap();
     assert!(reason.contains("(since 20"), "{reason}");
     assert!(!reason.contains('/'), "a path in: {reason}");
+    let metrics = metrics(daemon).await;
+    for line in ["fumehood_engine_available 0\n", "fumehood_runs_capacity 0\n"] {
+        assert!(metrics.contains(line), "{metrics}");
+    }
     answer
 }
 
 async fn until_ready(daemon: &Daemon) {
     let ask = || async { daemon.get("/ready").await };
     until(SOON, ask, |(status, _)| *status == 200).await;
+}
+
+async fn metrics(daemon: &Daemon) -> String {
+    let answer = daemon.request(Method::GET, "/metrics").send().await;
+    answer.unwrap().text().await.unwrap()
 }
 
 async fn status(daemon: &Daemon, id: &str) -> String {

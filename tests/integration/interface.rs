@@ -6,6 +6,8 @@ mod events;
 
 mod listing;
 
+mod metrics;
+
 mod odd_input;
 
 mod repeating;
