@@ -52,7 +52,10 @@ async fn until_held(daemon: &Daemon, word: &str) -> Value {
     assert!(reason.contains("(since 20"), "{reason}");
     assert!(!reason.contains('/'), "a path in: {reason}");
     let metrics = metrics(daemon).await;
-    for line in ["fumehood_engine_available 0\n", "fumehood_runs_capacity 0\n"] {
+    for line in [
+        "fumehood_engine_available 0\n",
+        "fumehood_runs_capacity 0\n",
+    ] {
         assert!(metrics.contains(line), "{metrics}");
     }
     answer

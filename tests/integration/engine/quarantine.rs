@@ -62,7 +62,10 @@ async fn a_kill_that_is_not_confirmed_sets_the_sandbox_and_its_uid_aside_and_blo
     until_ready(&daemon).await;
     assert_eq!(daemon.get("/ready").await.1["set_aside"], 1);
     let metrics = metrics(&daemon).await;
-    assert!(metrics.contains("fumehood_sandboxes_set_aside 1\n"), "{metrics}");
+    assert!(
+        metrics.contains("fumehood_sandboxes_set_aside 1\n"),
+        "{metrics}"
+    );
     proxy.behave();
     nothing_left(&daemon, SOON).await;
     until_logged(&daemon, "set aside is gone").await;
