@@ -66,11 +66,10 @@ async fn the_listener_of_their_own_has_nothing_but_them_and_answers_no_page() {
         ..Settings::default()
     })
     .await;
-    let log = daemon.log();
-    let told = log
-        .lines()
-        .find(|line| line.contains("metrics can be read"));
-    let (_, address) = told.unwrap().split_once("address=").unwrap();
+    let tells = |log: &String| log.contains("metrics can be read address=");
+    let log = until(PATIENCE, async || daemon.log(), tells).await;
+    let (_, told) = log.split_once("metrics can be read address=").unwrap();
+    let address = told.lines().next().unwrap();
     let client = reqwest::Client::new();
     let at = |method: Method, path: &str| client.request(method, format!("http://{address}{path}"));
     let seen = text(at(Method::GET, "/metrics")).await;
