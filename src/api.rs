@@ -99,6 +99,7 @@ pub struct ApiState {
     tenants: Arc<Tenants>,
     readiness: Arc<dyn Readiness>,
     shutdown: CancellationToken,
+    life: runs::Life,
     body_budget: Arc<Semaphore>,
     long_answers: Arc<Semaphore>,
 }
@@ -122,6 +123,7 @@ impl ApiState {
             tenants: Arc::new(Tenants::new(&config, &built_image, &gate)),
             readiness,
             shutdown,
+            life: runs::Life::random(),
             body_budget: Arc::new(body::budget(config.api.max_body_bytes)),
             // Event streams and waits last long; half of the connections stay for everything else.
             long_answers: Arc::new(Semaphore::new(

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse as _, Response};
 use serde_json::{Value, json};
 
 pub(super) use create::create;
-pub(super) use events::events;
+pub(super) use events::{Life, events};
 
 use super::ApiState;
 use super::error::ApiError;

@@ -149,12 +149,18 @@ fn file_layer(sources: &Sources, mistakes: &mut Vec<String>) -> Table {
     })
 }
 
+/// What clients are told by variables: they may be set where a daemon is started, too.
+const CLIENT_VARIABLES: [&str; 2] = ["URL", "TOKEN"];
+
 /// `FUMEHOOD_<SECTION>__<KEY>=value`: as TOML if the key takes it so, else as text.
 fn apply_variables(table: &mut Table, sources: &Sources, mistakes: &mut Vec<String>) {
     for (name, text) in &sources.environment {
         let Some(path) = name.strip_prefix(VARIABLE_PREFIX) else {
             continue;
         };
+        if CLIENT_VARIABLES.contains(&path) {
+            continue;
+        }
         let Some((section, key)) = path.split_once("__") else {
             mistakes.push(format!("{name}: write FUMEHOOD_<SECTION>__<KEY>"));
             continue;
@@ -295,6 +301,13 @@ mod tests {
         let file = "[execution]\nmemory_mb = 512\nworkspace_mb = 600";
         let error = loaded(file, &[]).unwrap_err();
         assert!(error.to_string().contains("execution.workspace_mb"));
+    }
+
+    #[test]
+    fn variables_of_clients_are_no_settings_and_no_mistakes() {
+        let variables = [("FUMEHOOD_URL", "http://a"), ("FUMEHOOD_TOKEN", "fh_b")];
+        assert_eq!(loaded("", &variables).unwrap(), loaded("", &[]).unwrap());
+        assert!(loaded("", &[("FUMEHOOD_ULR", "http://a")]).is_err());
     }
 
     #[test]

@@ -4,12 +4,15 @@
 //! nothing but a number: a reader that falls behind the ring is told so and goes on from what is
 //! left. Writers never wait for readers. Nothing here is durable; the record is the store's.
 
+mod characters;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fumehood_protocol::message::Stream;
 use tokio::sync::watch;
 
+use self::characters::{Begun, pieces};
 use super::service::Observer;
 use crate::ids::{ExecutionId, RunId};
 
@@ -36,7 +39,7 @@ pub enum RunEvent {
     Output {
         /// Where.
         stream: Stream,
-        /// What.
+        /// What; what an [`EventLog`] gives its readers does not end within a character.
         bytes: Vec<u8>,
     },
     /// A program is over, with this status.
@@ -80,10 +83,25 @@ struct Ring {
     first: u64,
     events: VecDeque<Arc<RunEvent>>,
     bytes: usize,
+    begun: Begun,
     closed: bool,
 }
 
 impl Ring {
+    fn push_output(&mut self, stream: Stream, bytes: Vec<u8>) {
+        let bytes = self.begun.completed(stream, bytes);
+        for bytes in pieces(&bytes, MAX_PIECE) {
+            self.push(RunEvent::Output { stream, bytes });
+        }
+    }
+
+    /// Output that waits for the rest of a character, which does not come any more.
+    fn push_rest(&mut self) {
+        for (stream, bytes) in self.begun.rest() {
+            self.push(RunEvent::Output { stream, bytes });
+        }
+    }
+
     fn push(&mut self, event: RunEvent) {
         self.bytes += event.size();
         self.events.push_back(Arc::new(event));
@@ -113,6 +131,7 @@ impl EventLog {
                 first,
                 events: VecDeque::new(),
                 bytes: 0,
+                begun: Begun::default(),
                 closed: false,
             }),
             changed: watch::Sender::new(()),
@@ -139,7 +158,10 @@ impl EventLog {
 
     /// Nothing happens any more; readers end after the last event.
     pub fn close(&self) {
-        self.ring().closed = true;
+        let mut ring = self.ring();
+        ring.push_rest();
+        ring.closed = true;
+        drop(ring);
         self.changed.send_replace(());
     }
 
@@ -181,16 +203,12 @@ impl Observer for EventLog {
             return;
         }
         match event {
-            RunEvent::Output { stream, bytes } if bytes.len() > MAX_PIECE => {
-                for piece in bytes.chunks(MAX_PIECE) {
-                    let bytes = piece.to_vec();
-                    ring.push(RunEvent::Output { stream, bytes });
-                }
+            RunEvent::Output { stream, bytes } => ring.push_output(stream, bytes),
+            RunEvent::ExecutionEnded(..) => {
+                ring.push_rest();
+                ring.push(event);
             }
-            RunEvent::Status(_)
-            | RunEvent::ExecutionStarted(_)
-            | RunEvent::Output { .. }
-            | RunEvent::ExecutionEnded(..) => ring.push(event),
+            RunEvent::Status(_) | RunEvent::ExecutionStarted(_) => ring.push(event),
         }
         drop(ring);
         self.changed.send_replace(());

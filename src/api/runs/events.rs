@@ -3,9 +3,9 @@
 //! A reader follows at its own pace and holds nothing but a place in the run's bounded log. The
 //! stream ends after the run's last event, when the daemon goes down, or when the token with which it
 //! was asked for is good no more; a client that comes back
-//! with `Last-Event-ID` goes on from there.
+//! with `Last-Event-ID` goes on from there, or is told that something is missing (`gap`) and gets
+//! everything that is kept.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use fumehood_protocol::message::Stream;
 use futures_util::stream;
+use rand::Rng as _;
 use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
@@ -45,12 +46,12 @@ pub(crate) async fn events(
         .map_err(|_| ApiError::TooManyStreams)?;
     let subscription = state
         .runs
-        .subscribe(caller.tenant_id(), id, last_event_id(&headers))
+        .subscribe(caller.tenant_id(), id, state.life.last_event(&headers))
         .await?
         .ok_or(ApiError::RunNotFound)?;
     let follower = Follower {
         subscription,
-        encoder: Encoder::default(),
+        life: state.life,
         credential: caller.credential,
         shutdown: state.shutdown.clone(),
         _place: place,
@@ -67,13 +68,38 @@ pub(crate) async fn events(
     Ok((headers, Body::from_stream(frames)).into_response())
 }
 
-fn last_event_id(headers: &HeaderMap) -> Option<u64> {
-    headers.get("last-event-id")?.to_str().ok()?.parse().ok()
+/// Events are counted anew with each start of the daemon, so their ids name it, too: what a client had
+/// of an earlier one is never taken for a place in this one's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::api) struct Life(u32);
+
+impl Life {
+    /// Of this start of the daemon.
+    pub(in crate::api) fn random() -> Self {
+        Self(rand::rng().random())
+    }
+
+    fn id(self, number: u64) -> String {
+        format!("{:08x}-{number}", self.0)
+    }
+
+    /// The last event that a client had; of another life, or of none: one that is never reached, so
+    /// that it is told that it missed something, and gets everything that is kept.
+    fn last_event(self, headers: &HeaderMap) -> Option<u64> {
+        let text = headers.get("last-event-id")?.to_str().ok()?;
+        if text.is_empty() {
+            return None;
+        }
+        let number = text
+            .strip_prefix(&self.id(0)[..9])
+            .and_then(|number| number.parse().ok());
+        Some(number.unwrap_or(u64::MAX))
+    }
 }
 
 struct Follower {
     subscription: Subscription,
-    encoder: Encoder,
+    life: Life,
     credential: Credential,
     shutdown: CancellationToken,
     /// Given back when the stream is dropped.
@@ -91,89 +117,40 @@ impl Follower {
             next = self.shutdown.run_until_cancelled(delivery) => next,
         };
         match next? {
-            Ok(delivery) => Some(self.encoder.encode(delivery?).into()),
+            Ok(delivery) => Some(encoded(self.life, delivery?).into()),
             Err(_) => Some(Bytes::from_static(b": still here\n\n")),
         }
     }
 }
 
-/// Writes events as text. Output arrives in pieces that may end within a character, whose begin is
-/// then kept for the next piece of the same stream.
-#[derive(Default)]
-struct Encoder {
-    begun: HashMap<&'static str, Vec<u8>>,
-}
-
-impl Encoder {
-    fn encode(&mut self, delivery: Delivery) -> String {
-        let (id, event) = match delivery {
-            Delivery::Gap => {
-                self.begun.clear();
-                return frame(None, "gap", &json!({}));
-            }
-            Delivery::Event { id, event } => (Some(id), event),
-        };
-        match &*event {
-            RunEvent::Status(status) => frame(id, "status", &json!({ "status": status })),
-            RunEvent::ExecutionStarted(execution) => {
-                let data = json!({ "execution_id": execution.as_str() });
-                frame(id, "execution_started", &data)
-            }
-            RunEvent::Output { stream, bytes } => {
-                let stream = match stream {
-                    Stream::Stdout => "stdout",
-                    Stream::Stderr => "stderr",
-                };
-                let text = self.text(stream, bytes);
-                frame(id, "output", &json!({ "stream": stream, "text": text }))
-            }
-            RunEvent::ExecutionEnded(execution, status) => {
-                let mut frames = self.rest();
-                let data = json!({ "execution_id": execution.as_str(), "status": status });
-                frames.push_str(&frame(id, "execution_ended", &data));
-                frames
-            }
+fn encoded(life: Life, delivery: Delivery) -> String {
+    let (id, event) = match delivery {
+        Delivery::Gap => return frame(None, "gap", &json!({})),
+        Delivery::Event { id, event } => (Some(life.id(id)), event),
+    };
+    match &*event {
+        RunEvent::Status(status) => frame(id, "status", &json!({ "status": status })),
+        RunEvent::ExecutionStarted(execution) => {
+            let data = json!({ "execution_id": execution.as_str() });
+            frame(id, "execution_started", &data)
+        }
+        RunEvent::Output { stream, bytes } => {
+            let stream = match stream {
+                Stream::Stdout => "stdout",
+                Stream::Stderr => "stderr",
+            };
+            let text = String::from_utf8_lossy(bytes);
+            frame(id, "output", &json!({ "stream": stream, "text": text }))
+        }
+        RunEvent::ExecutionEnded(execution, status) => {
+            let data = json!({ "execution_id": execution.as_str(), "status": status });
+            frame(id, "execution_ended", &data)
         }
     }
-
-    fn text(&mut self, stream: &'static str, bytes: &[u8]) -> String {
-        let mut all = self.begun.remove(stream).unwrap_or_default();
-        all.extend_from_slice(bytes);
-        let begun = begun_character(&all);
-        let rest = all.split_off(all.len() - begun);
-        if !rest.is_empty() {
-            self.begun.insert(stream, rest);
-        }
-        String::from_utf8_lossy(&all).into_owned()
-    }
-
-    /// Characters that were begun and never completed.
-    fn rest(&mut self) -> String {
-        let mut frames = String::new();
-        for stream in ["stdout", "stderr"] {
-            if let Some(bytes) = self.begun.remove(stream) {
-                let text = String::from_utf8_lossy(&bytes);
-                let data = json!({ "stream": stream, "text": text });
-                frames.push_str(&frame(None, "output", &data));
-            }
-        }
-        frames
-    }
-}
-
-/// How many of the last bytes are the begin of a character.
-fn begun_character(bytes: &[u8]) -> usize {
-    (1..=bytes.len().min(3))
-        .find(|&count| {
-            let end = &bytes[bytes.len() - count..];
-            std::str::from_utf8(end)
-                .is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
-        })
-        .unwrap_or(0)
 }
 
 /// JSON text has no line end in it, so the data is always one line.
-fn frame(id: Option<u64>, name: &str, data: &Value) -> String {
+fn frame(id: Option<String>, name: &str, data: &Value) -> String {
     let id = id.map_or_else(String::new, |id| format!("id: {id}\n"));
     format!("{id}event: {name}\ndata: {data}\n\n")
 }
@@ -183,7 +160,6 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::ids::ExecutionId;
 
     fn event(id: u64, event: RunEvent) -> Delivery {
         let event = Arc::new(event);
@@ -197,41 +173,43 @@ mod tests {
 
     #[test]
     fn events_are_one_line_of_json_each() {
-        let mut encoder = Encoder::default();
-        let text = encoder.encode(event(1, RunEvent::Status("QUEUED")));
+        let life = Life(0xab);
+        let text = encoded(life, event(1, RunEvent::Status("QUEUED")));
         assert_eq!(
             text,
-            "id: 1\nevent: status\ndata: {\"status\":\"QUEUED\"}\n\n"
+            "id: 000000ab-1\nevent: status\ndata: {\"status\":\"QUEUED\"}\n\n"
         );
-        let text = encoder.encode(output(2, Stream::Stderr, b"a\nb\r\n\x00\x1b\ndata: x\n\n"));
-        let data = r#"{"stream":"stderr","text":"a\nb\r\n\u0000\u001b\ndata: x\n\n"}"#;
-        assert_eq!(text, format!("id: 2\nevent: output\ndata: {data}\n\n"));
-        assert_eq!(encoder.encode(Delivery::Gap), "event: gap\ndata: {}\n\n");
+        let bytes = b"a\nb\r\n\x00\x1b\xff\ndata: x\n\n";
+        let text = encoded(life, output(2, Stream::Stderr, bytes));
+        let data = "{\"stream\":\"stderr\",\"text\":\"a\\nb\\r\\n\\u0000\\u001b\u{fffd}\\ndata: x\\n\\n\"}";
+        assert_eq!(
+            text,
+            format!("id: 000000ab-2\nevent: output\ndata: {data}\n\n")
+        );
+        assert_eq!(encoded(life, Delivery::Gap), "event: gap\ndata: {}\n\n");
     }
 
     #[test]
-    fn characters_cut_between_pieces_come_out_whole() {
-        let mut encoder = Encoder::default();
-        let mut text = |stream, bytes: &[u8]| {
-            let frame = encoder.encode(output(1, stream, bytes));
-            let data = frame.split("data: ").nth(1).unwrap();
-            let data: Value = serde_json::from_str(data).unwrap();
-            data["text"].as_str().unwrap().to_owned()
+    fn only_an_id_of_this_life_is_a_place_in_its_events() {
+        let life = Life(7);
+        let asked = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("last-event-id", text.parse().unwrap());
+            life.last_event(&headers)
         };
-        let rocket = "🚀".as_bytes();
-        assert_eq!(text(Stream::Stdout, &rocket[..1]), "");
-        assert_eq!(text(Stream::Stderr, b"other"), "other");
-        assert_eq!(text(Stream::Stdout, &rocket[1..3]), "");
-        assert_eq!(text(Stream::Stdout, &rocket[3..]), "🚀");
-        assert_eq!(text(Stream::Stdout, b"\xff\xfe"), "\u{fffd}\u{fffd}");
-        assert_eq!(text(Stream::Stdout, b"\xe2\x98"), "");
-        let id = ExecutionId::random();
-        let ended = RunEvent::ExecutionEnded(id, "SUCCESS");
-        let frames = encoder.encode(event(9, ended));
-        assert!(
-            frames
-                .starts_with("event: output\ndata: {\"stream\":\"stdout\",\"text\":\"\u{fffd}\"}")
-        );
-        assert!(frames.contains("id: 9\nevent: execution_ended\n"));
+        assert_eq!(life.last_event(&HeaderMap::new()), None);
+        assert_eq!(asked(""), None);
+        assert_eq!(asked(&life.id(12)), Some(12));
+        for text in [
+            &*Life(8).id(12),
+            "12",
+            "x",
+            "-1",
+            "00000007-",
+            "00000007-x",
+            "00000007",
+        ] {
+            assert_eq!(asked(text), Some(u64::MAX), "{text}");
+        }
     }
 }

@@ -12,9 +12,17 @@ use crate::support::{Daemon, Settings};
 /// One event as it came over the line.
 #[derive(Debug, Clone, PartialEq)]
 struct Event {
-    id: Option<u64>,
+    id: Option<String>,
     name: String,
     data: Value,
+}
+
+impl Event {
+    /// Its number in this life of the daemon.
+    fn number(&self) -> Option<u64> {
+        let (_, number) = self.id.as_ref()?.split_once('-').unwrap();
+        Some(number.parse().unwrap())
+    }
 }
 
 /// An open stream of events.
@@ -71,7 +79,7 @@ impl Stream {
 fn parsed(frame: &str) -> Option<Event> {
     let field = |name: &str| frame.lines().find_map(|line| line.strip_prefix(name));
     Some(Event {
-        id: field("id: ").map(|id| id.parse().unwrap()),
+        id: field("id: ").map(str::to_owned),
         name: field("event: ")?.to_owned(),
         data: serde_json::from_str(field("data: ").unwrap()).unwrap(),
     })
@@ -108,7 +116,7 @@ async fn a_run_is_followed_from_the_queue_to_its_end_in_order() {
     assert_eq!(cancel(&daemon, &first).await.0, 200);
     let events = stream.rest().await;
 
-    let numbers: Vec<_> = events.iter().filter_map(|event| event.id).collect();
+    let numbers: Vec<u64> = events.iter().filter_map(Event::number).collect();
     let counted: Vec<_> = (1..=numbers.len() as u64).collect();
     assert_eq!(numbers, counted, "{events:?}");
     let statuses: Vec<_> = events
@@ -161,24 +169,35 @@ async fn a_reader_goes_on_after_the_last_event_it_had() {
     let all = Stream::open(&daemon, &id, None).await.rest().await;
     assert!(all.len() >= 5, "{all:?}");
     for (index, event) in all.iter().enumerate() {
-        let last = event.id.unwrap().to_string();
+        let last = event.id.clone().unwrap();
         let rest = Stream::open(&daemon, &id, Some(&last)).await.rest().await;
         assert_eq!(rest, all[index + 1..], "after {last}");
     }
-    for odd in ["0", "x", "-1", "", "99999999999999999999999"] {
-        let rest = Stream::open(&daemon, &id, Some(odd)).await.rest().await;
-        assert_eq!(rest, all, "{odd:?}");
+    let (life, _) = all[0].id.as_ref().unwrap().split_once('-').unwrap();
+    let first = format!("{life}-0");
+    for none in ["", &first] {
+        let rest = Stream::open(&daemon, &id, Some(none)).await.rest().await;
+        assert_eq!(rest, all, "{none:?}");
     }
-    // A number from the future: the reader is told that it missed something, and gets the end.
-    for ahead in ["1000", "18446744073709551615"] {
-        let rest = Stream::open(&daemon, &id, Some(ahead)).await.rest().await;
-        assert_eq!(rest[0].name, "gap", "{rest:?}");
-        assert_eq!(rest.last(), all.last());
+    // No id of this daemon: the reader is told that it may have missed something, and gets all there is.
+    let ahead = format!("{life}-1000");
+    for odd in [
+        "3",
+        "x",
+        "-1",
+        "00000000-2",
+        "99999999999999999999999",
+        &ahead,
+    ] {
+        let rest = Stream::open(&daemon, &id, Some(odd)).await.rest().await;
+        assert_eq!(rest[0].name, "gap", "{odd:?}: {rest:?}");
+        assert_eq!(rest[1..], all, "{odd:?}");
     }
 
     daemon.stop();
     daemon.launch();
-    for last in [None, Some("3")] {
+    let last = all[2].id.as_deref();
+    for last in [None, last] {
         let rest = Stream::open(&daemon, &id, last).await.rest().await;
         let end = rest.last().unwrap();
         assert_eq!(
@@ -186,6 +205,34 @@ async fn a_reader_goes_on_after_the_last_event_it_had() {
             ("status", &json!({ "status": "SUCCESS" }))
         );
     }
+}
+
+/// A reader of the earlier daemon is told that what comes is not what comes after what it had.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_comes_back_to_the_next_daemon_is_told_so_and_gets_all_output() {
+    let mut daemon = Daemon::start().await;
+    let set = daemon.data().join("set");
+    std::fs::create_dir(&set).unwrap();
+    let code = "import os, time\n\
+        for number in range(9): print(number)\n\
+        while not os.path.exists('/data/go'): time.sleep(0.05)\n\
+        print('over')\n";
+    let body = json!({ "dataset_path": "data/set", "code": code });
+    let id = daemon.submit(body).await;
+    let mut stream = Stream::open(&daemon, &id, None).await;
+    let mut seen = Vec::new();
+    while !written(&seen, "stdout").contains('8') {
+        seen.push(stream.next().await.unwrap());
+    }
+    let last = seen.last().unwrap().id.clone().unwrap();
+    daemon.kill();
+    daemon.launch();
+    let stream = Stream::open(&daemon, &id, Some(&last)).await;
+    std::fs::write(set.join("go"), "").unwrap();
+    let rest = stream.rest().await;
+    assert_eq!(rest[0].name, "gap", "{rest:?}");
+    let whole: String = (0..9).map(|number| format!("{number}\n")).collect();
+    assert_eq!(written(&rest, "stdout"), format!("{whole}over\n"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
