@@ -80,6 +80,32 @@ fuzz() {
     done
 }
 
+# python_environment DIRECTORY: what the Python client is tested with, in the versions that are written down.
+python_environment() {
+    requirements=clients/python/requirements-test.txt
+    [ -f "$1/requirements" ] && cmp -s "$requirements" "$1/requirements" && return 0
+    rm -rf "$1"
+    python3 -m venv "$1" || return 1
+    "$1/bin/pip" install --quiet --no-compile --require-hashes --requirement "$requirements" || return 1
+    cp "$requirements" "$1/requirements"
+}
+
+# The client as its users get it, a wheel, against the daemon that was built.
+python_client() {
+    venv=$PWD/target/python-client
+    python_environment "$venv" || return 1
+    "$venv/bin/pip" install --quiet --force-reinstall --no-deps --no-build-isolation ./clients/python || return 1
+    (
+        cd clients/python || exit 1
+        status=0
+        "$venv/bin/ruff" format --check . || status=1
+        "$venv/bin/ruff" check . || status=1
+        "$venv/bin/mypy" || status=1
+        FUMEHOOD_BIN=$PWD/../../target/debug/fumehood "$venv/bin/pytest" --quiet || status=1
+        exit "$status"
+    )
+}
+
 # What was left out is said again at the end. A file, since steps run in subshells.
 skip() {
     echo "$1: SKIPPED"
@@ -89,6 +115,7 @@ skip() {
 
 # shellcheck disable=SC2086 # a list
 ensure_packages $basics python3=python3 setpriv=util-linux
+python3 -c 'import ensurepip' 2>/dev/null || ensure_packages /usr/share/doc/python3-venv=python3-venv
 ensure_engine "$PWD/target/dockerd.log"
 ensure_rust
 # The hostile programs are run on both runtimes where both can be had: then a missing one is a failure. What cannot be
@@ -118,6 +145,7 @@ else
     step "Integration tests" cargo test --locked --test integration -- --test-threads=2 "$@"
 fi
 if [ $# -eq 0 ]; then
+    step "Python client" python_client
     step "Dependencies" dependencies
     step "Advisories" advisories
     step "Bill of materials" sbom

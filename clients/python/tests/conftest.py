@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +15,18 @@ from fumehood import Client, PythonRunner, RetryPolicy
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from _pytest.terminal import TerminalReporter
+
 QUICK = RetryPolicy(first_delay=0.05, longest_delay=0.5)
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+    """One more line, in the words of the other tests of the repository, which are counted by it."""
+    reports = terminalreporter.stats
+    passed, failed = len(reports.get("passed", [])), len(reports.get("failed", []))
+    failed += len(reports.get("error", []))
+    word = "FAILED" if failed else "ok"
+    terminalreporter.write_line(f"test result: {word}. {passed} passed; {failed} failed")
 
 
 @pytest.fixture(scope="session")
@@ -41,6 +54,29 @@ def proxied(proxy: Proxy) -> Iterator[Client]:
     """A client behind the proxy that does not wait long."""
     with Client(proxy.url, retries=QUICK) as made:
         yield made
+
+
+@pytest.fixture
+def http_server() -> Iterator[str]:
+    """Something else that speaks HTTP."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            body = b"<html>" if self.path == "/health" else b"{}"
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_arguments: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
 
 
 @pytest.fixture

@@ -10,7 +10,10 @@ import subprocess
 import tempfile
 import threading
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PATIENCE = 60
 
@@ -32,14 +35,20 @@ def program() -> str:
 
 
 class Daemon:
-    """A running daemon; its directory has ``data`` (the allowed root) and ``outputs``."""
+    """A running daemon; its directory has ``data`` (the allowed root) and ``outputs``.
 
-    def __init__(self, settings: str = _SETTINGS) -> None:
+    What ``prepare`` gives, which is called before the first start, is kept in ``prepared``.
+    """
+
+    def __init__(
+        self, settings: str = _SETTINGS, prepare: Callable[[Daemon], str] | None = None
+    ) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="fumehood-python-"))
         (self.directory / "data").mkdir()
         (self.directory / "fumehood.toml").write_text(settings, encoding="utf-8")
         self.port = _free_port()
         self._process: subprocess.Popen[str] | None = None
+        self.prepared = prepare(self) if prepare is not None else ""
         self.start()
 
     @property

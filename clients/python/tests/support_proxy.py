@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from dataclasses import dataclass, field
@@ -113,8 +114,6 @@ def _receive(connection: socket.socket) -> bytes:
 
 
 def _end(connection: socket.socket) -> None:
-    try:
+    with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass
     connection.close()

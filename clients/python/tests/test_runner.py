@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 from pathlib import Path
 from typing import Optional
 
@@ -56,13 +55,12 @@ def test_ends_a_program_at_its_time_limit(runner: PythonRunner) -> None:
     assert result.stdout == "before"
 
 
-@pytest.mark.parametrize("name", ["default_timeout_seconds", "timeout_seconds"])
-def test_has_a_time_limit_of_its_own(runner: PythonRunner, name: str) -> None:
-    assert runner.timeout is None
-    limited = PythonRunner("workspaces", **{name: 1})
-    assert limited.run_code("import time\ntime.sleep(60)").timed_out
-    assert limited.run_code("import time\ntime.sleep(1.2)", timeout_seconds=30).success
-    limited.close()
+@pytest.mark.usefixtures("runner")
+def test_has_a_time_limit_of_its_own() -> None:
+    for limited in (PythonRunner("workspaces", 1), PythonRunner(None, 300, timeout_seconds=1)):
+        assert limited.run_code("import time\ntime.sleep(60)").timed_out
+        assert limited.run_code("import time\ntime.sleep(1.2)", timeout_seconds=30).success
+        limited.close()
 
 
 @pytest.mark.parametrize("code", ["", "   \n  "])
@@ -92,7 +90,7 @@ def test_refuses_names_that_leave_the_workspace(runner: PythonRunner, name: str)
 
 
 def test_gives_the_program_its_input_files(runner: PythonRunner) -> None:
-    files = {"data.csv": "id,val\n1,10\n", "deep/er.bin": b"\x00\xff"}
+    files: dict[str, str | bytes] = {"data.csv": "id,val\n1,10\n", "deep/er.bin": b"\x00\xff"}
     code = "print(open('data.csv').read(), open('deep/er.bin', 'rb').read())"
     result = runner.run_code(code, files)
     assert result.stdout == "id,val\n1,10\n b'\\x00\\xff'\n"
@@ -145,7 +143,7 @@ def test_fits_where_a_service_declares_its_own_result(runner: PythonRunner) -> N
     class ExecutionResult(pydantic.BaseModel):
         success: bool
         status: str
-        return_code: Optional[int]
+        return_code: Optional[int]  # noqa: UP045
         stdout: str
         duration_seconds: float
         output_files: list[str]
@@ -174,16 +172,16 @@ def test_is_called_as_the_replaced_one() -> None:
 
 
 def test_raises_what_is_not_about_the_program(
-    runner: PythonRunner, daemon: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runner: PythonRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(InvalidRequestError, match="options.timeout_seconds"):
+    with pytest.raises(InvalidRequestError, match=r"options\.timeout_seconds"):
         runner.run_code("print(1)", timeout_seconds=1e9)
     monkeypatch.chdir(tmp_path)
     elsewhere = PythonRunner()
     assert elsewhere.run_code("open('out/a', 'w')").success
     with pytest.raises(ArtifactsUnavailableError, match="FUMEHOOD_APP__OUTPUT_ROOT"):
         elsewhere.run_code("open('out/a', 'w')", workspace_dir=tmp_path)
-    assert os.listdir(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
     elsewhere.close()
 
 

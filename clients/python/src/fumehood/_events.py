@@ -37,12 +37,12 @@ class Event:
         kind: ``status``, ``execution_started``, ``output``, ``execution_ended``, or ``gap`` where
             earlier events are no longer kept by the daemon.
         data: What the daemon says about it.
-        id: Its number, with which a reader can go on after it; ``None`` for some.
+        id: What a reader names to go on after it; ``None`` for some. Its form is the daemon's.
     """
 
     kind: str
     data: Mapping[str, Any]
-    id: int | None = None
+    id: str | None = None
 
     @property
     def output(self) -> Output | None:
@@ -66,7 +66,7 @@ class EventDecoder:
 
     def __init__(self) -> None:
         self._rest = b""
-        self._id: int | None = None
+        self._id: str | None = None
         self._kind = ""
         self._data: list[bytes] = []
 
@@ -90,8 +90,8 @@ class EventDecoder:
             return self._complete()
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
-        if name == b"id" and value.isdigit():
-            self._id = int(value)
+        if name == b"id":
+            self._id = value.decode("ascii", "replace")
         elif name == b"event":
             self._kind = value.decode("utf-8", "replace")
         elif name == b"data":

@@ -28,7 +28,7 @@ class Follower:
     def __init__(
         self,
         run_id: str,
-        last_event_id: int | None,
+        last_event_id: str | None,
         policy: RetryPolicy,
         deadline: float | None = None,
     ) -> None:
@@ -45,7 +45,7 @@ class Follower:
         self._decoder = EventDecoder()
         headers = {"Accept": "text/event-stream"}
         if self._last_id is not None:
-            headers["Last-Event-ID"] = str(self._last_id)
+            headers["Last-Event-ID"] = self._last_id
         silence = max(_SHORTEST_PATIENCE, min(_LONGEST_SILENCE, self._left()))
         return {
             "method": "GET",

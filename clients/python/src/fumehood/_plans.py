@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Generator
 from dataclasses import dataclass, replace
-from typing import Any, Optional, TypeVar, Union
+from functools import partial
+from typing import TYPE_CHECKING, Any, Optional, TypeVar, Union
 from urllib.parse import quote, urlencode
 
 from fumehood._answers import Answer
@@ -21,9 +22,13 @@ from fumehood.errors import (
     FumehoodError,
     RunFailedError,
     TransportError,
+    UnavailableError,
     WaitTimeoutError,
 )
 from fumehood.models import Artifact, Result, Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # Shorter than what proxies wait for an answer.
 _LONGEST_WAIT = 50
@@ -42,6 +47,7 @@ class Sleep:
 
 
 T = TypeVar("T")
+V = TypeVar("V")
 Plan = Generator[Union[Request, Sleep], Optional[Answer], T]
 
 
@@ -70,6 +76,17 @@ def document(path: str, policy: RetryPolicy) -> Plan[dict[str, Any]]:
     return answer.document()
 
 
+def _read(reader: Callable[[dict[str, Any]], V], found: dict[str, Any]) -> V:
+    try:
+        return reader(found)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UnavailableError(
+            f"The answer is not one of fumehood: {error!r}",
+            "Check that FUMEHOOD_URL is the daemon's address, and that the daemon is not older.",
+            status=200,
+        ) from error
+
+
 def path_of(run_id: str, part: str = "") -> str:
     """The path of a run, whatever its id holds."""
     return f"/runs/{quote(run_id, safe='')}{part}"
@@ -77,7 +94,7 @@ def path_of(run_id: str, part: str = "") -> str:
 
 def run(run_id: str, policy: RetryPolicy) -> Plan[Run]:
     """A run as it is now."""
-    return Run.read((yield from document(path_of(run_id), policy)))
+    return _read(Run.read, (yield from document(path_of(run_id), policy)))
 
 
 def page(
@@ -87,19 +104,19 @@ def page(
     wanted = {"limit": str(limit), "status": status, "cursor": cursor}
     query = urlencode({name: value for name, value in wanted.items() if value is not None})
     found = yield from document(f"/runs?{query}", policy)
-    return [Run.read(one) for one in found["runs"]], found["next_cursor"]
+    return _read(lambda one: ([Run.read(run) for run in one["runs"]], one["next_cursor"]), found)
 
 
 def artifacts(run_id: str, policy: RetryPolicy) -> Plan[list[Artifact]]:
     """What a run left."""
     found = yield from document(path_of(run_id, "/artifacts"), policy)
-    return [Artifact.read(one) for one in found["artifacts"]]
+    return _read(lambda one: [Artifact.read(artifact) for artifact in one["artifacts"]], found)
 
 
 def submit(submission: Submission, policy: RetryPolicy) -> Plan[Submission]:
     """The submission with the id of its run."""
     answer = yield from exchange(submission.request(), policy)
-    return replace(submission, run_id=answer.document()["run_id"])
+    return _read(lambda one: replace(submission, run_id=one["run_id"]), answer.document())
 
 
 def cancel(run_id: str, policy: RetryPolicy) -> Plan[Run]:
@@ -110,7 +127,9 @@ def cancel(run_id: str, policy: RetryPolicy) -> Plan[Run]:
     except FumehoodError as error:
         if getattr(error, "status", None) != 409:  # noqa: PLR2004
             raise
-    return (yield from run(run_id, policy)) if answer is None else Run.read(answer.document())
+    if answer is None:
+        return (yield from run(run_id, policy))
+    return _read(Run.read, answer.document())
 
 
 def is_to_be_withdrawn(submission: Submission, error: BaseException) -> bool:
@@ -144,14 +163,14 @@ def result(submission: Submission, until: float | None, policy: RetryPolicy) -> 
         found = answer.document()
         # Where many wait already, the daemon answers at once and without a result.
         was_granted = "result" in found
-        if was_granted and found["status"] in ENDED:
-            ended = Run.read(found)
+        if was_granted and found.get("status") in ENDED:
+            ended = _read(Run.read, found)
             if found["result"] is None:
                 raise RunFailedError(ended, None)
-            return Result.read(ended, found["result"])
+            return _read(partial(Result.read, ended), found["result"])
         if until is not None and time.monotonic() >= until:
             raise WaitTimeoutError(
-                f"The run {found['run_id']} is still {found['status']}.",
+                f"The run {submission.run_id} is still {found.get('status')}.",
                 "Give wait_seconds more time, or the program a smaller timeout_seconds.",
             )
         if not was_granted:

@@ -96,7 +96,7 @@ class AsyncClient:
             options: See :class:`fumehood.SubmitOptions`.
 
         Raises:
-            RunFailedError: With ``check``, or if the run was ended before anything was executed.
+            RunFailedError: With ``check``, or if the run ended without an execution.
             WaitTimeoutError: ``wait_seconds`` have passed.
             ArtifactsUnavailableError: ``artifacts_to`` was given, and they cannot be had from here.
         """
@@ -136,12 +136,12 @@ class AsyncClient:
         """Waits until a run has ended. If this is left before, the run goes on.
 
         Raises:
-            RunFailedError: The run was ended before anything was executed.
+            RunFailedError: The run ended without the result of an execution.
             WaitTimeoutError: ``wait_seconds`` have passed.
         """
         return await self._result(submitted, on_output, _plans.deadline(wait_seconds))
 
-    def events(self, run_id: str, *, last_event_id: int | None = None) -> AsyncIterator[Event]:
+    def events(self, run_id: str, *, last_event_id: str | None = None) -> AsyncIterator[Event]:
         """What happens in a run, from its begin or after an event, until it is over.
 
         A connection that breaks is made anew where it broke, without loss or repetition.

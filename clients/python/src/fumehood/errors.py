@@ -43,12 +43,12 @@ class RunFailedError(FumehoodError):
 
     Attributes:
         run: The run as it ended.
-        result: What its last execution came to; ``None`` if nothing was ever executed.
+        result: What its last execution came to; ``None`` if there is none.
     """
 
     def __init__(self, run: Run, result: Result | None) -> None:
         if result is None:
-            what = f"The run ended as {run.status} before anything was executed"
+            what = f"The run ended as {run.status} without the result of an execution"
             super().__init__(f"{what}: {run.final_error}" if run.final_error else f"{what}.")
         else:
             super().__init__(f"{result.status}: {result.error_info or result.cause.message}")
