@@ -1,4 +1,4 @@
-"""The client for programs with an event loop: asyncio, or trio."""
+"""The client for programs with an event loop."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class AsyncClient:
         check: bool = False,
         **options: Unpack[SubmitOptions],
     ) -> Result:
-        """Runs a program to its end. If this is left before, Ctrl-C included, the run is cancelled.
+        """Runs a program to its end. If this is left before, the run is cancelled.
 
         Args:
             code: The Python program.

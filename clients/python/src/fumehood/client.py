@@ -92,6 +92,8 @@ class Client:
     ) -> Result:
         """Runs a program to its end. If this is left before, Ctrl-C included, the run is cancelled.
 
+        A second Ctrl-C while it is being cancelled leaves at once, and the run may go on.
+
         Args:
             code: The Python program.
             dataset: Directory below the daemon's allowed root, found read-only at ``/data``.
