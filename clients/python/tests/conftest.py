@@ -33,6 +33,11 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
 def daemon() -> Iterator[Daemon]:
     running = Daemon()
     yield running
+    # What a test that failed left would be kept for the next daemon, and there is none.
+    with Client(running.url) as client:
+        for status in ("QUEUED", "RUNNING"):
+            for run in client.runs(status):
+                client.cancel(run.run_id)
     running.stop()
 
 

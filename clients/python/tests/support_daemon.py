@@ -48,8 +48,13 @@ class Daemon:
         (self.directory / "fumehood.toml").write_text(settings, encoding="utf-8")
         self.port = _free_port()
         self._process: subprocess.Popen[str] | None = None
-        self.prepared = prepare(self) if prepare is not None else ""
-        self.start()
+        self.prepared = ""
+        try:
+            self.prepared = prepare(self) if prepare is not None else ""
+            self.start()
+        except BaseException:
+            shutil.rmtree(self.directory)
+            raise
 
     @property
     def url(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 from pathlib import Path
 from typing import Optional
 
@@ -158,6 +159,9 @@ def test_fits_where_a_service_declares_its_own_result(runner: PythonRunner) -> N
     record = Record(execution_result=result)  # type: ignore[arg-type]
     assert record.execution_result.stdout == "1\n"
     assert all(name in result.model_dump() for name in FIELDS)
+    result.workspace_dir = "elsewhere"
+    kept = pickle.loads(pickle.dumps(result))
+    assert kept["workspace_dir"] == kept.workspace_dir == "elsewhere"
     with pytest.raises(AttributeError):
         result.nothing_of_this_name  # noqa: B018
 

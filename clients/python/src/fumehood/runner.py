@@ -52,6 +52,9 @@ class ExecutionResult(dict[str, Any]):
         except KeyError:
             raise AttributeError(name) from None
 
+    def __setattr__(self, name: str, value: object) -> None:
+        self[name] = value
+
     def model_dump(self) -> dict[str, Any]:
         """As a plain dictionary, under pydantic's name for it."""
         return dict(self)
