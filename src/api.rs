@@ -42,6 +42,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -55,7 +56,6 @@ use crate::config::Config;
 use crate::execution::ExecutionResult;
 use crate::ids::ClientKey;
 use crate::runs::RunService;
-use crate::sandbox::health::EngineHealth;
 
 /// Whether the daemon can do its work. Implemented where the parts are wired.
 #[async_trait]
@@ -65,12 +65,40 @@ pub trait Readiness: Send + Sync + std::fmt::Debug {
     async fn check(&self) -> Vec<String>;
 
     /// The engine as it is now.
-    fn engine(&self) -> EngineHealth {
-        EngineHealth::default()
-    }
+    fn engine(&self) -> EngineReport;
 
     /// How many sandboxes wait for a run.
     fn waiting_sandboxes(&self) -> usize;
+}
+
+/// How well the engine is, for `/ready` and `/metrics`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EngineReport {
+    /// Whether sandboxes can be made.
+    pub available: bool,
+    /// Since when they cannot.
+    pub since: Option<Timestamp>,
+    /// Sandboxes whose end or removal it has not confirmed.
+    pub set_aside: usize,
+    /// So many of them, and no further run is started.
+    pub set_aside_limit: usize,
+    /// What it is asked for, by kind.
+    pub calls: Vec<CallReport>,
+}
+
+/// Calls of one kind since the daemon's start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallReport {
+    /// A word for the kind.
+    pub kind: &'static str,
+    /// Whether they are made, and not refused until one has succeeded.
+    pub available: bool,
+    /// Those that were not answered, those tried again included.
+    pub failed: u64,
+    /// Those that were tried again.
+    pub retried: u64,
+    /// How often they were found to fail one after the other.
+    pub outages: u64,
 }
 
 /// What the interface is built from.

@@ -33,13 +33,13 @@ pub(super) async fn ready(State(state): State<ApiState>) -> (StatusCode, Json<Va
         (StatusCode::OK, body)
     } else {
         let mut body = json!({ "status": "unavailable", "reasons": reasons });
-        if let Some(since) = engine.hold().and_then(|hold| hold.since) {
+        if let Some(since) = engine.since {
             body["since"] = json!(since);
         }
         (StatusCode::SERVICE_UNAVAILABLE, body)
     };
     // Capacity that is missing, whether or not the rest is enough to go on.
-    let set_aside = engine.quarantine.sandboxes;
+    let set_aside = engine.set_aside;
     if set_aside > 0 {
         body["set_aside"] = json!(set_aside);
     }

@@ -15,10 +15,9 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-use super::ApiState;
 use super::error::ApiError;
+use super::{ApiState, CallReport, EngineReport};
 use crate::runs::service::InFlight;
-use crate::sandbox::health::{CallHealth, CallState, EngineHealth};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -42,7 +41,7 @@ struct Snapshot {
     runs: InFlight,
     places: usize,
     accepting: bool,
-    engine: EngineHealth,
+    engine: EngineReport,
     pool_size: usize,
     pool_waiting: usize,
 }
@@ -58,9 +57,10 @@ impl Snapshot {
 
     /// Runs that can be carried out at the same time: none while no sandbox can be made.
     fn capacity(&self) -> usize {
-        match self.engine.hold() {
-            Some(_) => 0,
-            None => self.places,
+        if self.engine.available {
+            self.places
+        } else {
+            0
         }
     }
 }
@@ -88,17 +88,17 @@ impl Collector for Snapshot {
             (
                 "engine_available",
                 "Whether sandboxes can be made (1), or runs wait for the container engine (0)",
-                usize::from(engine.hold().is_none()),
+                usize::from(engine.available),
             ),
             (
                 "sandboxes_set_aside",
                 "Sandboxes whose end or removal the engine has not confirmed",
-                engine.quarantine.sandboxes,
+                engine.set_aside,
             ),
             (
                 "sandboxes_set_aside_limit",
                 "So many of them, and no further run is started",
-                engine.max_quarantined,
+                engine.set_aside_limit,
             ),
             (
                 "pool_size",
@@ -121,7 +121,7 @@ impl Collector for Snapshot {
                 "Whether calls of this kind are made (1), or refused until one has succeeded (0)",
             ),
             engine,
-            |call| gauge(usize::from(call.state == CallState::Well)),
+            |call| gauge(usize::from(call.available)),
         )?;
         for (name, help, count) in COUNTS {
             each_call(&mut encoder, (name, help), engine, |call| {
@@ -132,7 +132,7 @@ impl Collector for Snapshot {
     }
 }
 
-type Count = fn(&CallHealth) -> u64;
+type Count = fn(&CallReport) -> u64;
 
 /// What is counted of each kind of call since the daemon's start.
 const COUNTS: [(&str, &str, Count); 3] = [
@@ -149,7 +149,7 @@ const COUNTS: [(&str, &str, Count); 3] = [
     (
         "engine_call_outages",
         "How often calls of this kind were found to fail one after the other",
-        |call| call.opened,
+        |call| call.outages,
     ),
 ];
 
@@ -169,8 +169,8 @@ fn one<M: EncodeMetric>(
 fn each_call<M: EncodeMetric>(
     encoder: &mut DescriptorEncoder<'_>,
     (name, help): (&str, &str),
-    engine: &EngineHealth,
-    metric: impl Fn(&CallHealth) -> M,
+    engine: &EngineReport,
+    metric: impl Fn(&CallReport) -> M,
 ) -> fmt::Result {
     let Some(first) = engine.calls.first() else {
         return Ok(());
@@ -178,7 +178,7 @@ fn each_call<M: EncodeMetric>(
     let kind = metric(first).metric_type();
     let mut family = encoder.encode_descriptor(name, help, None, kind)?;
     for call in &engine.calls {
-        let labels = [("call", call.kind.as_str())];
+        let labels = [("call", call.kind)];
         metric(call).encode(family.encode_family(&labels)?)?;
     }
     Ok(())
@@ -187,9 +187,8 @@ fn each_call<M: EncodeMetric>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sandbox::health::{CallKind, Quarantine};
 
-    fn snapshot(state: CallState) -> Snapshot {
+    fn snapshot(available: bool) -> Snapshot {
         Snapshot {
             runs: InFlight {
                 queued: 7,
@@ -197,21 +196,18 @@ mod tests {
             },
             places: 4,
             accepting: true,
-            engine: EngineHealth {
-                calls: vec![CallHealth {
-                    kind: CallKind::Create,
-                    state,
-                    since: None,
-                    reason: Some("/var/run/secret.sock is away".to_owned()),
-                    opened: 1,
+            engine: EngineReport {
+                available,
+                since: None,
+                set_aside: 1,
+                set_aside_limit: 24,
+                calls: vec![CallReport {
+                    kind: "create",
+                    available,
                     failed: 5,
                     retried: 3,
+                    outages: 1,
                 }],
-                quarantine: Quarantine {
-                    sandboxes: 1,
-                    since: None,
-                },
-                max_quarantined: 24,
             },
             pool_size: 2,
             pool_waiting: 1,
@@ -220,12 +216,12 @@ mod tests {
 
     #[test]
     fn every_number_is_there_with_its_meaning_and_nothing_else() {
-        insta::assert_snapshot!(snapshot(CallState::Well).encoded().unwrap());
+        insta::assert_snapshot!(snapshot(true).encoded().unwrap());
     }
 
     #[test]
     fn an_engine_that_is_away_leaves_no_capacity_and_says_which_call() {
-        let text = snapshot(CallState::Resting).encoded().unwrap();
+        let text = snapshot(false).encoded().unwrap();
         for line in [
             "fumehood_runs_capacity 0",
             "fumehood_engine_available 0",
@@ -233,6 +229,5 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
-        assert!(!text.contains("secret"));
     }
 }

@@ -9,11 +9,11 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::api::Readiness;
+use crate::api::{CallReport, EngineReport, Readiness};
 use crate::runs::gate::{Gate, Held};
 use crate::sandbox::Engine;
 use crate::sandbox::docker::DockerEngine;
-use crate::sandbox::health::{EngineHealth, Hold};
+use crate::sandbox::health::{CallState, EngineHealth, Hold};
 use crate::sandbox::pool::Pool;
 
 /// How often the engine is asked whether it is there: an engine that is back is used after that, and
@@ -99,8 +99,8 @@ impl Readiness for EngineReadiness {
         self.pool.as_ref().map_or(0, Pool::waiting)
     }
 
-    fn engine(&self) -> EngineHealth {
-        self.engine.health()
+    fn engine(&self) -> EngineReport {
+        report(self.engine.health())
     }
 
     async fn check(&self) -> Vec<String> {
@@ -120,6 +120,24 @@ impl Readiness for EngineReadiness {
             return vec![hold.map_or_else(|| error.to_string(), |hold| told(&hold))];
         }
         self.gate.reasons()
+    }
+}
+
+fn report(health: EngineHealth) -> EngineReport {
+    let hold = health.hold();
+    let calls = health.calls.into_iter().map(|call| CallReport {
+        kind: call.kind.as_str(),
+        available: call.state == CallState::Well,
+        failed: call.failed,
+        retried: call.retried,
+        outages: call.opened,
+    });
+    EngineReport {
+        available: hold.is_none(),
+        since: hold.and_then(|hold| hold.since),
+        set_aside: health.quarantine.sandboxes,
+        set_aside_limit: health.max_quarantined,
+        calls: calls.collect(),
     }
 }
 

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use crate::api::{ApiParts, ApiState, Readiness, router};
+use crate::api::{ApiParts, ApiState, EngineReport, Readiness, router};
 use crate::auth::{Keyring, NewToken, Role, TokenRecord, update};
 use crate::config::Config;
 use crate::ids::TenantId;
@@ -70,6 +70,13 @@ struct Reasons(Vec<String>);
 impl Readiness for Reasons {
     async fn check(&self) -> Vec<String> {
         self.0.clone()
+    }
+
+    fn engine(&self) -> EngineReport {
+        EngineReport {
+            available: true,
+            ..EngineReport::default()
+        }
     }
 
     fn waiting_sandboxes(&self) -> usize {
