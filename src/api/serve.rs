@@ -4,6 +4,8 @@
 
 mod arriving;
 
+mod lingering;
+
 mod places;
 
 use std::convert::Infallible;
@@ -29,6 +31,7 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
 use self::arriving::Arriving;
+use self::lingering::{Unread, linger};
 use self::places::{Counter, Place, Places};
 use super::held::hold;
 use super::tls::Tls;
@@ -53,8 +56,8 @@ pub struct ServeSettings {
     /// Connections at the same time. When one more comes, the one gives way that has been without a
     /// whole request for the longest; if all are being answered, it waits.
     pub max_connections: usize,
-    /// How long a head may take to arrive, idle time between requests included, and how long a
-    /// client may take nothing of an answer.
+    /// How long a head may take to arrive, idle time between requests included, how long a client may
+    /// take nothing of an answer, and how long it is listened to after an answer that came early.
     pub idle_timeout: Duration,
     /// How long answers may still take once the daemon goes down.
     pub drain_timeout: Duration,
@@ -188,9 +191,12 @@ impl Connection {
             requests,
             shutdown,
         } = self;
+        let unread = Unread::default();
+        let left = unread.clone();
         let service = service_fn(move |request: Request<Incoming>| {
             let router = router.clone();
             let requests = requests.clone();
+            let left = left.clone();
             async move {
                 let Some(asked) = requests.request() else {
                     // The connection ends in this moment.
@@ -198,7 +204,7 @@ impl Connection {
                 };
                 let asked = Arc::new(asked);
                 let mut request =
-                    request.map(|body| Body::new(Arriving::new(body, Arc::clone(&asked))));
+                    request.map(|body| Body::new(Arriving::new(body, Arc::clone(&asked), left)));
                 request.extensions_mut().insert(Peer(peer));
                 let answer: Result<_, Infallible> = router.oneshot(request).await;
                 // Also if the rest of the body is of no interest.
@@ -212,17 +218,26 @@ impl Connection {
             .max_buf_size(MAX_BUFFER_BYTES)
             .max_headers(MAX_HEADERS)
             .serve_connection(TokioIo::new(stream), service);
-        let mut connection = std::pin::pin!(connection);
+        let mut connection = connection;
         let ended = tokio::select! {
-            ended = connection.as_mut() => ended,
+            ended = &mut connection => ended,
             () = shutdown.cancelled() => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
+                Pin::new(&mut connection).graceful_shutdown();
+                (&mut connection).await
             }
         };
-        // Mostly a client that went away or talks something else.
-        if let Err(error) = ended {
-            tracing::debug!(%peer, %error, "connection ended early");
+        let is_answered_early = match ended {
+            Ok(()) => unread.is_left(),
+            // Mostly a client that went away or talks something else; that is told if it can be.
+            Err(error) => {
+                tracing::debug!(%peer, %error, "connection ended early");
+                error.is_parse()
+            }
+        };
+        if is_answered_early {
+            let stream = connection.into_parts().io.into_inner();
+            let lingering = linger(stream, idle_timeout);
+            shutdown.run_until_cancelled(lingering).await;
         }
     }
 }

@@ -7,27 +7,35 @@ use std::task::{Context, Poll};
 use axum::body::{Bytes, HttpBody};
 use hyper::body::{Frame, Incoming, SizeHint};
 
+use super::lingering::Unread;
 use super::places::Asked;
 
 /// A body on its way.
 pub(super) struct Arriving {
     body: Incoming,
     asked: Arc<Asked>,
+    unread: Unread,
 }
 
 impl Arriving {
-    /// The body of the request `asked`.
-    pub(super) fn new(body: Incoming, asked: Arc<Asked>) -> Self {
-        let arriving = Self { body, asked };
-        arriving.tell();
+    /// The body of the request `asked`; `unread` is told what is left of it.
+    pub(super) fn new(body: Incoming, asked: Arc<Asked>, unread: Unread) -> Self {
+        unread.set(true);
+        let arriving = Self {
+            body,
+            asked,
+            unread,
+        };
+        if arriving.body.is_end_stream() {
+            arriving.is_whole();
+        }
         arriving
     }
 
-    /// Tells if this is all.
-    fn tell(&self) {
-        if self.body.is_end_stream() {
-            self.asked.is_whole();
-        }
+    /// Tells that this is all.
+    fn is_whole(&self) {
+        self.unread.set(false);
+        self.asked.is_whole();
     }
 }
 
@@ -41,9 +49,9 @@ impl HttpBody for Arriving {
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(context);
         match &polled {
-            Poll::Ready(None) => self.asked.is_whole(),
-            Poll::Ready(Some(_)) => self.tell(),
-            Poll::Pending => {}
+            Poll::Ready(None) => self.is_whole(),
+            Poll::Ready(Some(_)) if self.body.is_end_stream() => self.is_whole(),
+            Poll::Ready(Some(_)) | Poll::Pending => {}
         }
         polled
     }

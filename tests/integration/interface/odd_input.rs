@@ -193,6 +193,39 @@ async fn bodies_above_the_limit_are_413_and_at_the_limit_they_run() {
     assert_eq!(result["stdout_excerpt"], format!("{length}\n"));
 }
 
+/// A client that sends everything before it reads anything, as most do.
+const CLIENT: &str = "import http.client, sys, time
+address, mebibytes, pause = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+def body():
+    for _ in range(mebibytes):
+        time.sleep(pause)
+        yield b' ' * (1 << 20)
+connection = http.client.HTTPConnection(address, timeout=60)
+connection.request('POST', '/runs', body(), {'Content-Length': str(mebibytes << 20)})
+answer = connection.getresponse()
+print(answer.status, answer.read().decode())
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_sends_far_too_much_gets_the_413_at_any_speed() {
+    let daemon = Daemon::start().await;
+    let address = daemon.address().trim_start_matches("http://").to_owned();
+    let send = async |mebibytes: &str, pause: &str| {
+        let mut client = tokio::process::Command::new("python3");
+        client.args(["-c", CLIENT, &address, mebibytes, pause]);
+        let called = timeout(PATIENCE, client.kill_on_drop(true).output());
+        let called = called.await.unwrap().unwrap();
+        let told = String::from_utf8(called.stdout).unwrap();
+        let wrong = String::from_utf8_lossy(&called.stderr);
+        assert_eq!(
+            told, "413 {\"detail\":\"Request body too large\"}\n",
+            "{wrong}"
+        );
+    };
+    tokio::join!(send("200", "0"), send("20", "0.1"));
+    assert_eq!(all_runs(&daemon).await, Vec::<Value>::new());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn half_a_body_and_then_silence_is_cut_by_a_time_limit() {
     let toml = "[api]\nread_timeout_seconds = 2".to_owned();
