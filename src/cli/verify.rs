@@ -14,16 +14,13 @@ use crate::receipt::Receipt;
 use crate::receipt::artifacts;
 use crate::receipt::audit::{Audit, Known};
 use crate::receipt::key::PublicKey;
+use crate::receipt::verify::MAX_RECEIPT_BYTES;
 
 /// Something is wrong with what was checked.
 const EXIT_WRONG: u8 = 1;
 
 /// What was to be checked cannot be read; what clap gives for wrong arguments, too.
 const EXIT_USAGE: u8 = 2;
-
-/// More than a receipt with tens of thousands of artifacts takes. A reader of JSON needs many times
-/// as much memory.
-const MAX_RECEIPT_BYTES: u64 = 64 << 20;
 
 /// Differences that are named one by one.
 const MAX_NAMED: usize = 100;

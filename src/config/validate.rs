@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::sections::{Config, Execution, Pool};
+use crate::execution::spec::MAX_ARTIFACT_FILES;
 use crate::runs::dataset_path::check_roots;
 
 /// The most output kept of one stream: what the supervisor keeps for a daemon that comes back.
@@ -160,7 +161,7 @@ fn execution(execution: &Execution, mistakes: &mut Vec<String>) {
             "execution.max_artifact_files",
             1,
             execution.max_artifact_files,
-            1_000_000,
+            MAX_ARTIFACT_FILES,
         ),
         (
             "execution.max_stdout_size_bytes",
@@ -265,7 +266,7 @@ mod tests {
 
     #[test]
     fn each_mistake_names_its_key() {
-        let cases: [(&str, Change); 15] = [
+        let cases: [(&str, Change); 16] = [
             ("engine.host", |c| {
                 c.engine.host = "tcp://127.0.0.1:2375".to_owned();
             }),
@@ -278,6 +279,9 @@ mod tests {
             ("execution.memory_mb", |c| c.execution.memory_mb = 1),
             ("execution.workspace_mb", |c| {
                 c.execution.workspace_mb = 4096
+            }),
+            ("execution.max_artifact_files", |c| {
+                c.execution.max_artifact_files = MAX_ARTIFACT_FILES + 1;
             }),
             ("execution.uid_base", |c| c.execution.uid_base = 0),
             ("app.max_concurrent_runs", |c| c.app.max_concurrent_runs = 0),

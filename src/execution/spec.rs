@@ -56,6 +56,11 @@ pub struct DatasetPin {
     pub inode: u64,
 }
 
+/// The highest `execution.max_artifact_files`. Each is named in the execution's receipt, which has to be one
+/// that can be verified ([`MAX_RECEIPT_BYTES`](crate::receipt::verify::MAX_RECEIPT_BYTES)) also if all
+/// names are as long as names can be.
+pub const MAX_ARTIFACT_FILES: u64 = 25_000;
+
 /// What one program may use: defaults of the configuration, overridden by the request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
@@ -77,7 +82,7 @@ pub struct Limits {
     pub max_stderr_size_bytes: u64,
     /// Bytes of all artifacts together, in MiB.
     pub max_artifact_mb: u64,
-    /// Number of artifact files.
+    /// Number of artifact files, at most [`MAX_ARTIFACT_FILES`].
     pub max_artifact_files: u64,
 }
 

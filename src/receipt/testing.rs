@@ -178,7 +178,8 @@ pub(crate) fn receipt(notary: &Notary, number: usize, last: Option<&Head>) -> Se
     sealed(notary, &result(&execution_id(number)), &evidence(), last)
 }
 
-fn sealed(
+/// The receipt of an execution with this result.
+pub(crate) fn sealed(
     notary: &Notary,
     result: &ExecutionResult,
     evidence: &Evidence,

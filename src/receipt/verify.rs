@@ -17,6 +17,11 @@ use super::problem::Problem;
 /// Digits of a signature.
 const SIGNATURE_DIGITS: usize = 128;
 
+/// The longest text that is a receipt, in bytes: no execution leaves more files than fit into it
+/// ([`MAX_ARTIFACT_FILES`](crate::execution::spec::MAX_ARTIFACT_FILES)), and anybody's can be
+/// checked in bounded memory.
+pub const MAX_RECEIPT_BYTES: u64 = 64 << 20;
+
 /// A receipt whose signature fits.
 #[derive(Debug, Clone)]
 pub struct Receipt {

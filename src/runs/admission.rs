@@ -27,7 +27,7 @@ use crate::execution::paths::InsecurePath;
 const MAX_EXPECTED_NAME: usize = 1024;
 
 /// Files that one request may name.
-const MAX_FILES: usize = 1000;
+pub(crate) const MAX_FILES: usize = 1000;
 
 /// What requests may ask for, and what they get if they do not: the configuration's view of it.
 #[derive(Debug, Clone)]

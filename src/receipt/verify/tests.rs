@@ -3,10 +3,17 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::artifacts::path::ArtifactPath;
+use crate::execution::Artifact;
+use crate::execution::paths::input_file_path;
+use crate::execution::spec::MAX_ARTIFACT_FILES;
 use crate::receipt::chain::{Notary, Sealed};
 use crate::receipt::document::{Account, Known};
 use crate::receipt::key::ReceiptKey;
-use crate::receipt::testing::{chain_of, execution_id, notary, notary_with, receipt, run_id};
+use crate::receipt::testing::{
+    chain_of, evidence, execution_id, notary, notary_with, receipt, result, run_id, sealed,
+};
+use crate::runs::admission::MAX_FILES;
 
 fn open(sealed: &Sealed) -> Receipt {
     Receipt::open(sealed.text.as_bytes()).unwrap()
@@ -50,6 +57,38 @@ fn a_receipt_as_it_was_made_is_good() {
     assert_eq!(opened.signed_with(&[notary.public_key()]), Ok(()));
     Receipt::open(format!("{}\n", sealed.text).as_bytes()).unwrap();
     open(&lost(&notary));
+}
+
+/// Every list in it is as long as it can be, and every name is as long as a name can be, and twice or six
+/// times as long where it is told.
+#[test]
+fn the_longest_receipt_that_can_come_of_an_execution_can_be_verified() {
+    let path = |character: &str| [character.repeat(255).as_str(); 4].join("/");
+    let (artifact, input) = (path("\""), path("\u{1}"));
+    assert!(ArtifactPath::from_bytes(artifact.as_bytes()).is_ok());
+    assert!(ArtifactPath::from_bytes(format!("{artifact}/").as_bytes()).is_err());
+    assert_eq!(input_file_path(&input).as_ref(), Ok(&input));
+    assert!(input_file_path(&format!("{input}/xx")).is_err());
+    let (sha256, size) = ("ab".repeat(32), (1 << 53) - 1);
+    let artifact = Artifact {
+        path: artifact,
+        size,
+        sha256: sha256.clone(),
+    };
+    let input = HashedFile {
+        path: input,
+        sha256,
+        size,
+    };
+    let mut result = result(&execution_id(1));
+    result.artifacts = vec![artifact; usize::try_from(MAX_ARTIFACT_FILES).unwrap()];
+    let mut evidence = evidence();
+    evidence.input_files = vec![input; MAX_FILES];
+    let sealed = sealed(&notary(), &result, &evidence, None);
+    let length = sealed.text.len() as u64;
+    let most = MAX_RECEIPT_BYTES;
+    assert!((most / 2..most).contains(&length), "{length}");
+    assert_eq!(open(&sealed).artifacts().len() as u64, MAX_ARTIFACT_FILES);
 }
 
 #[test]
