@@ -83,6 +83,19 @@ pub(super) const CASES: &[Case] = &[
         change: nothing,
     },
     Case {
+        // A descriptor is left open; in the program's place, since no engine does it (any more).
+        name: "nothing inherited",
+        breaks: &["55"],
+        retelling: || {
+            start(|start| {
+                let leak = "import os\nos.dup2(os.open('/etc/passwd', os.O_RDONLY), 7)\n\
+                    os.execvp('python3', ['python3', 'script.py'])";
+                start.arguments = ["python3", "-c", leak].map(str::to_owned).into();
+            })
+        },
+        change: nothing,
+    },
+    Case {
         name: "the cap on results",
         breaks: &["58"],
         retelling: || {
