@@ -1,4 +1,4 @@
-"""Starvation: dies at once, in one of four ways; run a hundred times.
+"""Starvation: dies at once, in one of four ways; run two hundred times.
 
 Attacks the start and the end of sandboxes, the host's core files, and the report.
 """

@@ -29,6 +29,9 @@ use crate::support::{Daemon, Settings};
 /// The default time limit of a program here, in seconds.
 const TIMEOUT: f64 = 20.0;
 
+/// How many programs are run at a time.
+const AT_ONCE: usize = 2;
+
 /// How many at once of a program that is run many times: a sandbox of gVisor takes half a second
 /// of the host's CPUs to start.
 const COPIES_ON_GVISOR: usize = 10;
@@ -116,10 +119,11 @@ async fn withstand(name: &str, runtime: Runtime) {
     let outcome = program
         .on(runtime)
         .expect("a program that is run has an outcome");
-    let daemon = hostile_daemon(runtime).await;
+    let daemon = hostile_daemon(runtime, AT_ONCE).await;
     let body = body(name, program, &daemon);
     let copies = match runtime {
         Runtime::Runc => program.copies,
+        Runtime::Runsc if std::env::var_os("TESTS_ALL_COPIES").is_some() => program.copies,
         Runtime::Runsc => program.copies.min(COPIES_ON_GVISOR),
     };
     let before = Before::look(&daemon).await;
@@ -156,9 +160,9 @@ async fn is_missing(runtime: Runtime) -> bool {
 }
 
 /// A daemon with small limits, secrets around it, and a data set that everybody could change.
-async fn hostile_daemon(runtime: Runtime) -> Daemon {
+async fn hostile_daemon(runtime: Runtime, at_once: usize) -> Daemon {
     let toml = format!(
-        "[app]\nmax_concurrent_runs = 2\n\
+        "[app]\nmax_concurrent_runs = {at_once}\n\
          [execution]\nruntime = '{}'\ntimeout_seconds = {TIMEOUT:.1}\nmemory_mb = 256\n\
          workspace_mb = 32\nshm_mb = 32\nmax_processes = 64\nmax_artifact_mb = 16\n\
          max_artifact_files = 1000",
@@ -215,6 +219,25 @@ fn assert_outcome(name: &str, program: &Program, outcome: &Outcome, run: &Value)
         "{name}, which attacks {}, did not end as expected: {differences:#?}\n{run:#}",
         program.attacks
     );
+}
+
+/// Row 37: programs are killed for memory, many at a time, and nobody else notices.
+#[tokio::test(flavor = "multi_thread")]
+async fn eight_memory_hoards_at_a_time_harm_neither_the_daemon_nor_others() {
+    const COUNT: usize = 8;
+    let name = "03_memory_hoard";
+    let (program, runtime) = (&programs()[name], Runtime::Runc);
+    let daemon = hostile_daemon(runtime, COUNT).await;
+    let body = body(name, program, &daemon);
+    let before = Before::look(&daemon).await;
+    let work = run(program, COUNT, &daemon, &body);
+    let (runs, health) = Health::during(&daemon, work).await;
+    for run in &runs {
+        assert_outcome(name, program, program.on(runtime).unwrap(), run);
+    }
+    health.assert_good();
+    assert_neighbour_is_served(&daemon).await;
+    before.assert_unharmed(&daemon).await;
 }
 
 /// The guard against walls that also keep out what is wanted: as on the usual runtime.

@@ -12,7 +12,7 @@ use futures_util::{StreamExt as _, stream};
 use serde_json::json;
 
 use super::expectations::{Allowed, Runtime, said};
-use super::{hostile_daemon, source};
+use super::{AT_ONCE, hostile_daemon, source};
 use crate::support::Daemon;
 use crate::support::daemon::PATIENCE;
 use crate::support::direct::{Direct, settings_of};
@@ -250,7 +250,7 @@ async fn tried(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_protection_is_what_stops_its_program() {
-    let daemon = hostile_daemon(Runtime::Runc).await;
+    let daemon = hostile_daemon(Runtime::Runc, AT_ONCE).await;
     let settings = sandbox_settings(&daemon).await;
     let wrong: Vec<String> = stream::iter(controls())
         .map(|control| tried(&daemon, &settings, control))
@@ -263,7 +263,7 @@ async fn each_protection_is_what_stops_its_program() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_daemon_nothing_ends_a_program_or_cuts_its_output() {
-    let daemon = hostile_daemon(Runtime::Runc).await;
+    let daemon = hostile_daemon(Runtime::Runc, AT_ONCE).await;
     let settings = sandbox_settings(&daemon).await;
 
     let stubborn = Direct::start(&settings, &source("14_ignored_signals", &daemon)).await;

@@ -8,7 +8,7 @@ use futures_util::{StreamExt as _, stream};
 
 use super::always::SETTLED;
 use super::expectations::{Runtime, programs};
-use super::{body, hostile_daemon};
+use super::{AT_ONCE, body, hostile_daemon};
 use crate::support::Daemon;
 use crate::support::engine::root_directory;
 use crate::support::wait::within;
@@ -84,7 +84,7 @@ async fn missing(daemon: &Daemon, before: (u64, u64)) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_disk_of_the_host_is_as_it_was_after_the_programs_that_write() {
-    let daemon = hostile_daemon(Runtime::Runc).await;
+    let daemon = hostile_daemon(Runtime::Runc, AT_ONCE).await;
     let mut bytes = 0;
     for _ in 0..ROUNDS {
         let before = free_and_kept(&daemon).await;
