@@ -75,3 +75,33 @@ fn chain(error: &dyn Error) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::body::Body;
+    use axum::middleware::from_fn;
+    use axum::routing::get;
+    use tower::ServiceExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_page_says_itself_what_may_be_in_it_and_nothing_else_may_have_anything() {
+        const OWN: &str = "default-src 'self'";
+        let router: Router = Router::new()
+            .route("/page", get(async || [(CONTENT_SECURITY_POLICY, OWN)]))
+            .route("/answer", get(async || [(CACHE_CONTROL, "max-age=600")]))
+            .layer(from_fn(set_headers));
+        let ask = async |path: &str| {
+            let request = Request::get(path).body(Body::empty()).unwrap();
+            let answer = router.clone().oneshot(request).await.unwrap();
+            let header = |name: &str| answer.headers()[name].to_str().unwrap().to_owned();
+            (header("content-security-policy"), header("cache-control"))
+        };
+        let kept = "no-store".to_owned();
+        assert_eq!(ask("/page").await, (OWN.to_owned(), kept.clone()));
+        let nothing = NOTHING_IN_IT.to_str().unwrap().to_owned();
+        assert_eq!(ask("/answer").await, (nothing, kept));
+    }
+}

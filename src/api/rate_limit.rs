@@ -315,6 +315,11 @@ mod tests {
         window.settle(third, false);
         assert!(matches!(window.take(later), Take::Granted(..)));
         assert!(matches!(window.take(later), Take::Unknown));
+        // Nor does it keep anybody waiting.
+        let much_later = later + Duration::from_secs(60);
+        assert!(event(&mut window, much_later).is_ok());
+        assert!(event(&mut window, much_later).is_ok());
+        assert!(event(&mut window, much_later).is_err());
     }
 
     #[test]

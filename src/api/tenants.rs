@@ -207,9 +207,12 @@ impl Tenant {
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt as _;
+    use tokio::time::timeout;
 
     use super::*;
     use crate::config::Tenant as Section;
+
+    const BOUND: Duration = Duration::from_secs(10);
 
     fn with_one_run_per_minute() -> Tenants {
         let mut config = Config::default();
@@ -248,10 +251,10 @@ mod tests {
         assert!(second.as_mut().now_or_never().is_none());
         assert!(third.as_mut().now_or_never().is_none());
         Counted::discount(first);
-        let second = second.await.unwrap().unwrap();
+        let second = timeout(BOUND, second).await.unwrap().unwrap().unwrap();
         assert!(third.as_mut().now_or_never().is_none());
         // Its client went away.
         drop(second);
-        assert!(third.await.is_err());
+        assert!(timeout(BOUND, third).await.unwrap().is_err());
     }
 }

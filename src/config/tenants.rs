@@ -337,10 +337,10 @@ mod tests {
         }
         std::fs::remove_dir(top.join("outer/link")).unwrap();
         std::os::unix::fs::symlink(top, top.join("outer/link")).unwrap();
-        let found = |all: &str, alice: Option<&str>| {
+        let found_with = |outputs: &str, all: &str, alice: Option<&str>| {
             let mut config = Config::default();
             config.app.allowed_data_root = vec![top.join(all)];
-            config.app.output_root = top.join("outputs");
+            config.app.output_root = top.join(outputs);
             config.app.state_dir = top.join("state");
             config.auth.tokens_file = Some("tokens".into());
             let tenant = Tenant {
@@ -352,7 +352,11 @@ mod tests {
             mistakes(&config, &mut found);
             found.join("\n")
         };
+        let found = |all: &str, alice: Option<&str>| found_with("outputs", all, alice);
         assert_eq!(found("shared", Some("alice")), "");
+        // Not there either, and led to by a link.
+        let text = found_with("outer/link/alice/outputs", "shared", Some("alice"));
+        assert!(text.contains("tenants.alice.allowed_data_root"), "{text}");
         let text = found("", Some("alice"));
         assert!(
             text.contains("app.allowed_data_root: the tenant default")

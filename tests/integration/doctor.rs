@@ -2,10 +2,12 @@
 //! wall that is taken away.
 
 mod attacks;
+mod metadata;
 mod negative;
 mod serving;
 mod supervisor;
 
+use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 
@@ -117,7 +119,12 @@ async fn gvisor_differs_and_lacks_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_card_for_people_fits_a_terminal_and_has_no_colour_in_a_pipe() {
     let bench = Bench::new();
-    let called = called(bench.command(&["doctor", "--runtime", "runc"])).await;
+    // One that cannot be printed is not taken for one, either.
+    let mut lost = bench.command(&["doctor", "--json", "--runtime", "runc"]);
+    lost.stdout(File::options().write(true).open("/dev/full").unwrap());
+    let plain = called(bench.command(&["doctor", "--runtime", "runc"]));
+    let (called, lost) = tokio::join!(plain, self::called(lost));
+    assert_eq!(lost.code, 74, "{lost:?}");
     assert_eq!(called.code, 0, "{called:?}");
     for line in called.stdout.lines() {
         assert!(line.chars().count() <= 100, "{line}");

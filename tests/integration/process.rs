@@ -1,8 +1,9 @@
 //! What others on the host get at of the daemon's own process: neither its memory nor its
 //! environment, in which keys may be.
 
+use std::fs::File;
 use std::io::{BufRead as _, BufReader};
-use std::os::unix::fs::{MetadataExt as _, chown};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 
@@ -57,4 +58,42 @@ fn no_other_process_of_the_same_user_gets_at_the_daemons_memory_and_environment(
         "files about other processes are its user's"
     );
     assert_eq!(owner(&daemon), 0);
+    if geteuid().is_root() {
+        let key = std::fs::read_to_string(directory.path().join(".fumehood/receipt-key")).unwrap();
+        let digits = key.trim_end().rsplit(' ').next().unwrap();
+        // It signs with the key, and has wiped the text that it read it from.
+        assert!(remembers(&daemon, &hex::decode(digits).unwrap()));
+        assert!(!remembers(&daemon, digits.as_bytes()));
+    } else {
+        eprintln!("SKIPPED: looking into its memory needs root");
+    }
+}
+
+/// Whether these bytes are in the memory that a process has written to.
+fn remembers(process: &Process, what: &[u8]) -> bool {
+    let about = |name: &str| format!("/proc/{}/{name}", process.0.id());
+    let maps = std::fs::read_to_string(about("maps")).unwrap();
+    let memory = File::open(about("mem")).unwrap();
+    let written = maps.lines().filter(|line| line.contains(" rw"));
+    let holds = |line: &str| -> Option<bool> {
+        let (begin, end) = line.split(' ').next()?.split_once('-')?;
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        let (begin, end) = (number(begin)?, number(end)?);
+        // Piece by piece: what was only reserved reads as zeros.
+        let overlap = what.len() as u64 - 1;
+        let mut piece = vec![0; (1 << 20) + what.len() - 1];
+        let mut at = begin;
+        while at < end {
+            let length = piece.len().min(usize::try_from(end - at).ok()?);
+            let read = memory.read_at(&mut piece[..length], at).ok()?;
+            if piece[..read].windows(what.len()).any(|part| part == what) {
+                return Some(true);
+            }
+            at += (read as u64)
+                .checked_sub(overlap)
+                .filter(|step| *step > 0)?;
+        }
+        Some(false)
+    };
+    written.into_iter().any(|line| holds(line) == Some(true))
 }

@@ -125,3 +125,18 @@ async fn what_is_no_tokens_file_is_refused_and_not_shown() {
     let refused = list(directory.path());
     assert!(matches!(refused, Err(TokensError::Invalid { .. })));
 }
+
+/// Who may write to the directory would choose which file is made with the rights of whoever makes tokens.
+#[tokio::test]
+async fn the_lock_is_not_made_through_a_link() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("tokens");
+    let elsewhere = directory.path().join("elsewhere");
+    std::os::unix::fs::symlink(&elsewhere, directory.path().join("tokens.lock")).unwrap();
+    let refused = update(&path, |_| Ok(())).await.unwrap_err();
+    assert!(
+        matches!(refused, TokensError::Unwritable { .. }),
+        "{refused}"
+    );
+    assert!(!elsewhere.exists());
+}

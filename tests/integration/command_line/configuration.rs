@@ -1,6 +1,7 @@
 //! `fumehood config`, `image list`, and the layers of the configuration.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 
 use super::Bench;
@@ -238,7 +239,18 @@ fn output_that_is_lost_is_a_failure_and_a_token_that_is_lost_is_none() {
     };
     let create = ["token", "create", "--role", "read"];
     let kept = into(&create, Stdio::piped()).stdout;
-    for arguments in [&["config"][..], &["token", "list"]] {
+    let key = format!("fumehood receipt key 1: {}\n", "1".repeat(64));
+    std::fs::create_dir_all(bench.path().join(".fumehood")).unwrap();
+    let key = bench.write(".fumehood/receipt-key", &key);
+    std::fs::set_permissions(key, Permissions::from_mode(0o600)).unwrap();
+    let program = bench.write("program.py", "print('ran')");
+    for arguments in [
+        &["config"][..],
+        &["token", "list"],
+        &["receipt", "key"],
+        &["image", "list"],
+        &["run", "--json", program.to_str().unwrap()],
+    ] {
         let called = into(arguments, full().into());
         assert_eq!(called.code, 74, "{called:?}");
         assert!(called.stderr.contains("could not be written"), "{called:?}");

@@ -1,8 +1,10 @@
 //! What was changed is refused, and the reason names what it was.
 
+use std::fs::File;
 use std::path::Path;
 
 use super::{Auditor, full_run, public_key, receipt};
+use crate::command_line::{Called, command_in};
 use crate::support::Daemon;
 
 /// The public key of the first example of RFC 8032, section 7.1: it signed none of these.
@@ -63,6 +65,10 @@ async fn each_kind_of_tampering_with_a_receipt_is_named() {
     // A line end that a program has added, and nothing else.
     auditor.keep("receipt.json", format!("{good}\n"));
     assert_eq!(auditor.verify(&["receipt.json", "--key", &key]).code, 0);
+    // Nor is it good if nobody is told so.
+    let mut lost = command_in(auditor.directory.path(), &["verify", "receipt.json"]);
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    assert_eq!(Called::from(lost.stdout(full).output().unwrap()).code, 74);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -256,7 +256,7 @@ async fn waits_of_many_leave_places_for_what_takes_no_time() {
         fixture.call(request.unwrap()).await
     };
     let mut waits: FuturesUnordered<_> = (0..3).map(|_| wait()).collect();
-    let at_once = waits.next().await.unwrap();
+    let at_once = timeout(PATIENCE, waits.next()).await.unwrap().unwrap();
     assert_eq!(at_once.status, 200, "{}", at_once.text);
     assert_eq!(at_once.json()["status"], "QUEUED");
     assert_eq!(at_once.header("preference-applied"), None);
@@ -264,6 +264,28 @@ async fn waits_of_many_leave_places_for_what_takes_no_time() {
     while let Some(seen) = waits.next().await {
         assert_eq!(seen.header("preference-applied"), Some("wait=600"));
     }
+}
+
+/// Those who wait and those who follow a run have the same half of the connections, not one each.
+#[tokio::test]
+async fn who_waits_has_no_place_beside_those_who_follow_runs() {
+    let change = |config: &mut Config| config.api.max_connections = 4;
+    let fixture = Fixture::with(change, Vec::new()).await;
+    let post = |wait: &str| {
+        let request = Request::post("/runs").header("prefer", wait);
+        fixture.call(request.body(Body::from(hanging().to_string())).unwrap())
+    };
+    let first = post("respond-async").await.json();
+    let events = format!("/runs/{}/events", first["run_id"].as_str().unwrap());
+    let follow = || fixture.ask("GET", &events);
+    let wait = async {
+        let seen = timeout(PATIENCE, post("wait=600")).await.unwrap();
+        fixture.shutdown.cancel();
+        seen
+    };
+    let (first, second, at_once) = tokio::join!(follow(), follow(), wait);
+    assert_eq!([first.status, second.status, at_once.status], [200; 3]);
+    assert_eq!(at_once.header("preference-applied"), None);
 }
 
 #[tokio::test]
