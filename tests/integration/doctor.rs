@@ -123,7 +123,7 @@ async fn the_card_for_people_fits_a_terminal_and_has_no_colour_in_a_pipe() {
     let mut lost = bench.command(&["doctor", "--json", "--runtime", "runc"]);
     lost.stdout(File::options().write(true).open("/dev/full").unwrap());
     let plain = called(bench.command(&["doctor", "--runtime", "runc"]));
-    let (called, lost) = tokio::join!(plain, self::called(lost));
+    let (called, lost) = tokio::join!(plain, called(lost));
     assert_eq!(lost.code, 74, "{lost:?}");
     assert_eq!(called.code, 0, "{called:?}");
     for line in called.stdout.lines() {

@@ -152,7 +152,7 @@ fn what_cannot_be_checked_is_told_from_what_is_wrong() {
     let wrong = auditor.verify(&["receipt.json"]);
     assert_eq!(wrong.code, 1, "{wrong:?}");
     // Neither a line nor a file without end is read to its end.
-    let huge = std::fs::File::create(auditor.keep("huge", "")).unwrap();
+    let huge = File::create(auditor.keep("huge", "")).unwrap();
     huge.set_len(1 << 40).unwrap();
     for arguments in [&["huge"][..], &["receipt.json", "--previous", "huge"]] {
         let called = auditor.verify(arguments);
