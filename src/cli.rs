@@ -138,6 +138,10 @@ pub fn main() -> ExitCode {
     let filter = global.log.as_deref();
     telemetry::start(filter.unwrap_or(command.default_log()), global.log_format);
     let overrides = command.overrides();
+    #[cfg(debug_assertions)]
+    if let Some(directory) = crate::config::fault_bench() {
+        crate::fault_point::bench::arm(directory);
+    }
     let sources = Sources::of_process(global.config);
     let config = || load(&sources, &overrides).map_err(|error| bad_config(&error));
     let executed = match command {

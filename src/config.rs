@@ -19,6 +19,8 @@ mod interface;
 mod validate;
 
 pub use engine::{EngineSettings, longest_ending};
+#[cfg(debug_assertions)]
+pub use layers::fault_bench;
 pub use layers::{ConfigError, Overrides, Sources, load, refuses_colour};
 pub use sections::{Api, App, Auth, Config, Doctor, Execution, LimitsSection, Llm, Pool};
 pub use storage::{RetentionSection, StoreSection};

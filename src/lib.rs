@@ -3,6 +3,10 @@
 //! The binary in `main.rs` is a thin shell over this library. `docs/architecture.md` tells how the
 //! parts belong together; each module starts with what it owns.
 
+pub mod clock;
+
+pub mod fault_point;
+
 pub mod ids;
 
 pub mod digest;

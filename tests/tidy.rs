@@ -88,6 +88,53 @@ fn only_the_configuration_reads_the_environment() {
 }
 
 #[test]
+fn only_the_clock_reads_the_wall_clock() {
+    assert_only_in("Timestamp::now", &["clock"]);
+    assert_only_in("SystemTime::now", &["clock"]);
+}
+
+/// A release build obeys no fault bench: whatever belongs to it is left out there. What comes of it is
+/// looked at in `tests/faults/release.rs`.
+#[test]
+fn only_debug_builds_have_fault_points() {
+    let of_the_bench = [
+        "fault_bench",
+        "const FAULT_BENCH",
+        "fault_point::bench",
+        "bench::reached",
+        "pub mod bench",
+    ];
+    let mut found = 0;
+    for (path, text) in sources("src") {
+        if is_in(&path, "fault_point/bench") {
+            continue;
+        }
+        let lines: Vec<&str> = code(&text).collect();
+        for (number, line) in lines.iter().enumerate() {
+            if of_the_bench.iter().any(|word| line.contains(word)) {
+                found += 1;
+                let above = &lines[number.saturating_sub(3)..number];
+                let is_debug = above
+                    .iter()
+                    .any(|line| line.contains("#[cfg(debug_assertions)]"));
+                assert!(
+                    is_debug,
+                    "{}: in release builds, too: {line}",
+                    path.display()
+                );
+            }
+        }
+    }
+    assert!(found >= 6, "the fault bench is looked for by other names");
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    let manifest = std::fs::read_to_string(manifest).unwrap();
+    assert!(
+        !manifest.contains("debug-assertions"),
+        "a release build is none"
+    );
+}
+
+#[test]
 fn arrows_between_modules_point_one_way() {
     let forbidden: [(&str, &[&str]); 9] = [
         (

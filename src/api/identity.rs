@@ -13,7 +13,6 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use jiff::Timestamp;
 
 use super::ApiState;
 use super::error::ApiError;
@@ -21,6 +20,7 @@ use super::held::hold;
 use super::serve::Peer;
 use super::tenants::Tenant;
 use crate::auth::{AuthError, Identity, Keyring, Role};
+use crate::clock;
 use crate::ids::{ClientKey, TenantId};
 use crate::runs::tenants::Submitter;
 
@@ -55,7 +55,7 @@ impl Credential {
             return std::future::pending().await;
         };
         loop {
-            if let Err(error) = keyring.confirm(identity, Timestamp::now()) {
+            if let Err(error) = keyring.confirm(identity, clock::now()) {
                 return error.into();
             }
             tokio::time::sleep(LOOK_PAUSE).await;
@@ -137,7 +137,7 @@ fn recognise(state: &ApiState, needed: Role, request: &Request) -> Result<Caller
         return without_tokens(state, request);
     };
     let sent = bearer(request.headers());
-    let identity = keyring.recognise(sent, Timestamp::now())?;
+    let identity = keyring.recognise(sent, clock::now())?;
     // A token of a tenant that is configured no more is good for nothing.
     let tenant = state.tenants.get(&identity.tenant);
     let tenant = tenant.ok_or(ApiError::Unauthenticated)?;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use jiff::Timestamp;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -14,6 +13,7 @@ use tracing::{debug, info, warn};
 
 use super::Workshop;
 use crate::artifacts::OutputRoot;
+use crate::clock;
 use crate::config::Config;
 use crate::ids::ExecutionId;
 use crate::runs::retention::{Done, Remover, Retention, Rules, Tell};
@@ -90,7 +90,7 @@ impl Keeping {
         if !self.earlier.is_set() {
             return Ok(done);
         }
-        for earlier in self.engine.earlier(&self.earlier, Timestamp::now()).await? {
+        for earlier in self.engine.earlier(&self.earlier, clock::now()).await? {
             match self.engine.remove_earlier(&earlier).await {
                 Ok(()) => done.gone.push(earlier),
                 // Not once for each: what removes sandboxes has the same circuit.

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -17,6 +16,7 @@ use super::{exit, report};
 use crate::app::{
     AppError, EarlierDone, Keeping, Workshop, earlier, notary, store_path, store_settings,
 };
+use crate::clock;
 use crate::config::Config;
 use crate::ids::InstanceId;
 use crate::runs::retention::plan::{Bounds, Totals, plan};
@@ -257,5 +257,5 @@ async fn engine(config: &Config) -> Result<Vec<Earlier>, EngineError> {
     }
     // Nothing is made: what is looked for belongs to no instance.
     let engine = DockerEngine::new(&config.engine.host, InstanceId::random());
-    engine.earlier(&kept, Timestamp::now()).await
+    engine.earlier(&kept, clock::now()).await
 }

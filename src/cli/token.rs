@@ -16,6 +16,7 @@ use super::{exit, report};
 use crate::auth::{
     MAX_TOKENS, NewToken, Role, TokenRecord, TokenState, TokensError, key_of, list, update,
 };
+use crate::clock;
 use crate::config::Config;
 use crate::ids::{KeyId, TenantId};
 
@@ -115,7 +116,7 @@ impl Create {
         let path = tokens_file(config)?;
         let tenant = TenantId::parse(&self.tenant).filter(|id| config.tenant(id).is_some());
         let tenant = tenant.ok_or(Refusal::NoTenant)?;
-        let now = Timestamp::now();
+        let now = clock::now();
         let expires_at = expiry(&self.expires, now)?;
         if self.name.as_deref().is_some_and(|name| !is_name(name)) {
             return Err(Refusal::Name);
@@ -168,7 +169,7 @@ impl Revoke {
             let token = tokens.iter_mut().find(|token| token.key == key);
             let token = token.ok_or_else(|| TokensError::Unknown(key.clone()))?;
             // Once revoked it stays as it was.
-            token.revoked_at.get_or_insert_with(Timestamp::now);
+            token.revoked_at.get_or_insert_with(clock::now);
             Ok(())
         })
         .await?;
@@ -179,7 +180,7 @@ impl Revoke {
 
 fn lines(config: &Config) -> Result<String, Refusal> {
     let tokens = list(&tokens_file(config)?)?;
-    let now = Timestamp::now();
+    let now = clock::now();
     let head = ["KEY ID", "STATE", "ROLE", "TENANT", "EXPIRES", "NAME"].map(str::to_owned);
     let rows = tokens.iter().map(|token| row(token, now));
     let rows: Vec<_> = std::iter::once(head).chain(rows).collect();

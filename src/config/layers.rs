@@ -19,6 +19,10 @@ const DOCKER_HOST: &str = "DOCKER_HOST";
 
 const NO_COLOUR: &str = "NO_COLOR";
 
+/// Not a setting: no operator is meant to use it, and no release build knows it.
+#[cfg(debug_assertions)]
+const FAULT_BENCH: &str = "FAULT_BENCH_DIRECTORY";
+
 /// A configuration file is not longer than this.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
@@ -56,6 +60,15 @@ impl Sources {
 #[must_use]
 pub fn refuses_colour() -> bool {
     std::env::vars_os().any(|(name, value)| name == NO_COLOUR && !value.is_empty())
+}
+
+/// The directory of the fault bench, in debug builds only.
+#[cfg(debug_assertions)]
+#[must_use]
+pub fn fault_bench() -> Option<PathBuf> {
+    let mut variables = std::env::vars_os();
+    let (_, directory) = variables.find(|(name, _)| name == FAULT_BENCH)?;
+    Some(directory.into())
 }
 
 /// The effective configuration.

@@ -16,6 +16,7 @@ use crate::artifacts::collect::{CollectError, Progress};
 use crate::artifacts::path::{MAX_DEPTH, MAX_PATH_BYTES};
 use crate::artifacts::{Collected, Collector};
 use crate::execution::spec::{Limits, SCRIPT_NAME, SETUP_NAME};
+use crate::fault_point::FaultPoint;
 use crate::sandbox::session::Session;
 
 /// The whole of collecting.
@@ -128,6 +129,7 @@ async fn receive_all(
             // The storing side gave up and says why.
             return None;
         }
+        FaultPoint::InCollect.reached();
         if is_last {
             return None;
         }

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use super::conversation::{Conversation, TalkEnd};
 use crate::artifacts::{Collected, Staging};
+use crate::clock;
 use crate::execution::cause::{End, Facts, Stop, Verdict, judge};
 use crate::execution::output::{Head, tail_text};
 use crate::execution::result::{ExecutionResult, ResourceUsage, Status};
@@ -207,7 +208,7 @@ fn result(
         usage: exited.map(usage),
         sandbox: None,
         started_at: talk.started_at,
-        finished_at: Timestamp::now(),
+        finished_at: clock::now(),
         artifacts: collected.artifacts,
         artifacts_skipped: collected.skipped,
     }

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::conversation::{Conversation, SUPERVISOR_GRACE, TalkEnd};
 use super::handoff::Handoff;
 use super::takeover::rules::remaining;
+use crate::clock;
 use crate::execution::output::Head;
 use crate::execution::spec::Limits;
 
@@ -33,7 +34,7 @@ impl Course {
     /// Of a program that has just been started.
     pub(super) fn new(limits: &Limits) -> Self {
         Self {
-            started_at: Timestamp::now(),
+            started_at: clock::now(),
             passed: Duration::ZERO,
             left: wall(limits),
             grace: SUPERVISOR_GRACE,
@@ -45,7 +46,7 @@ impl Course {
     /// Of one that an earlier daemon started.
     pub(super) fn resumed(limits: &Limits, handoff: &Handoff) -> Self {
         let wall = wall(limits);
-        let left = remaining(wall, handoff.starting_at, Timestamp::now());
+        let left = remaining(wall, handoff.starting_at, clock::now());
         let progress = &handoff.progress;
         Self {
             started_at: handoff.starting_at,

@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use jiff::Timestamp;
 use tokio::task::spawn_blocking;
 
 use super::collection::{Asking, collect};
@@ -19,9 +18,11 @@ use crate::artifacts::collect::Caps;
 use crate::artifacts::path::ArtifactPath;
 use crate::artifacts::staging::{Attributes, StoreArtifactError};
 use crate::artifacts::{Collector, Staging};
+use crate::clock;
 use crate::execution::cause::Stop;
 use crate::execution::result::ExecutionResult;
 use crate::execution::spec::{ExecutionSpec, SETUP_NAME};
+use crate::fault_point::FaultPoint;
 use crate::ids::ExecutionId;
 use crate::receipt::Evidence;
 use crate::sandbox::Sandbox;
@@ -90,6 +91,7 @@ impl Executor {
                 stopping::kill(sandbox, &mut notes).await
             }
         };
+        FaultPoint::BeforeCollect.reached();
         let asking = Asking {
             first,
             progress: progress(&talk),
@@ -127,8 +129,9 @@ impl Executor {
         let mut collected = collected;
         let staging = collected.take_staging();
         if let Some(staging) = staging {
+            FaultPoint::BeforePublish.reached();
             match spawn_blocking(move || staging.publish()).await {
-                Ok(Ok(())) => {}
+                Ok(Ok(())) => FaultPoint::AfterPublish.reached(),
                 Ok(Err(error)) => {
                     log_chain("artifacts could not be published", &error);
                     notes.push(format!("The artifacts were lost: {error}."));
@@ -221,7 +224,7 @@ async fn store_setup(staging: Staging, script: Option<&str>) -> Result<Staging, 
         if let Ok(path) = ArtifactPath::from_bytes(SETUP_NAME.as_bytes()) {
             let mut file = staging.create(&path)?;
             file.write(script.as_bytes())?;
-            let now = (Timestamp::now().as_second(), 0);
+            let now = (clock::now().as_second(), 0);
             file.finish(Attributes {
                 executable: false,
                 modified: now,

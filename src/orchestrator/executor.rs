@@ -25,6 +25,7 @@ use crate::execution::cause::Verdict;
 use crate::execution::paths::input_file_path;
 use crate::execution::result::{ExecutionResult, SandboxStart};
 use crate::execution::spec::ExecutionSpec;
+use crate::fault_point::FaultPoint;
 use crate::ids::ExecutionId;
 use crate::receipt::Evidence;
 use crate::runs::gate::Gate;
@@ -205,7 +206,9 @@ impl Executor {
 
     pub(super) async fn stage(&self, id: &ExecutionId) -> Result<Staging, Trouble> {
         let (outputs, id) = (self.outputs.clone(), id.clone());
-        Ok(spawn_blocking(move || outputs.stage(&id)).await??)
+        let staging = spawn_blocking(move || outputs.stage(&id)).await??;
+        FaultPoint::AfterStage.reached();
+        Ok(staging)
     }
 
     /// Starts the program. A sandbox that has waited may have died or frozen since it was taken: the
@@ -259,7 +262,9 @@ impl Executor {
                     Box::new(keeper)
                 }
             };
+            FaultPoint::BeforeProgram.reached();
             conversation::start(&mut ready.session, &spec.limits, token).await?;
+            FaultPoint::AfterProgram.reached();
             Ok((keeper, token))
         };
         match starting.await {

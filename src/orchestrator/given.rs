@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 use tokio::task::spawn_blocking;
 use uuid::Uuid;
@@ -11,6 +10,7 @@ use uuid::Uuid;
 use super::executor::{Executed, Executor};
 use super::retry;
 use crate::artifacts::summary::read_metrics;
+use crate::clock;
 use crate::execution::cause::{CauseKind, Limit};
 use crate::execution::{ExecutionResult, ExecutionSpec, Status};
 use crate::ids::{ExecutionId, RunId};
@@ -216,7 +216,7 @@ fn episode(run: RunId, spec: &ExecutionSpec, result: ExecutionResult) -> Episode
         episode_id: Uuid::new_v4(),
         run_id: run,
         iteration: 1,
-        timestamp: Timestamp::now(),
+        timestamp: clock::now(),
         code_sha256: hex::encode(Sha256::digest(&spec.code)),
         code_bytes: spec.code.len() as u64,
         judge_decision: None,

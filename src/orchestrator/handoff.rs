@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 use tracing::warn;
 
+use crate::clock;
 use crate::execution::isolation::Isolation;
 use crate::execution::output::Head;
 use crate::execution::result::SandboxUse;
@@ -122,7 +123,7 @@ impl Handoff {
             version: VERSION,
             token,
             uid,
-            starting_at: Timestamp::now(),
+            starting_at: clock::now(),
             isolation: isolation.clone(),
             dataset: dataset.cloned(),
             sandbox_use,

@@ -14,7 +14,6 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use fumehood_protocol::message::Stream;
-use jiff::Timestamp;
 use rand::Rng as _;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -31,6 +30,7 @@ use super::following::Followed;
 use super::handoff::{Handoff, HandoffError, Handoffs, Keeper, Unkept};
 use super::resuming::{ASK_AGAIN, Resume};
 use super::stopping;
+use crate::clock;
 use crate::execution::cause::Stop;
 use crate::execution::result::ExecutionResult;
 use crate::execution::spec::ExecutionSpec;
@@ -359,7 +359,7 @@ fn patience(spec: &ExecutionSpec, handoff: Option<&Handoff>) -> Duration {
     let wall = Duration::try_from_secs_f64(spec.limits.timeout_seconds).unwrap_or_default();
     let longest = wall.saturating_add(HOLD).min(LONGEST_PATIENCE);
     handoff.map_or(HOLD, |handoff| {
-        rules::remaining(longest, handoff.starting_at, Timestamp::now())
+        rules::remaining(longest, handoff.starting_at, clock::now())
     })
 }
 

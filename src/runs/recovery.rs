@@ -13,11 +13,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use futures_util::stream;
-use jiff::Timestamp;
 
 use super::record::{Ending, Episode, RunOutcome, RunRecord};
 use super::state::{Event, RunState};
 use super::store::{Alongside, OpenExecution, Store, StoreError};
+use crate::clock;
 use crate::ids::ExecutionId;
 
 /// What a run says that went on when the daemon stopped.
@@ -113,7 +113,7 @@ pub async fn recover(store: &dyn Store, cleaner: &dyn Cleaner) -> Result<Recover
     for run in ended {
         let episodes = store.episodes(run.id).await?;
         let finish = Event::Finish {
-            at: Timestamp::now(),
+            at: clock::now(),
             outcome: Box::new(interrupted(&run, &episodes)),
         };
         let ended = store.apply(run.id, finish, &Alongside::Nothing).await?;
@@ -182,6 +182,8 @@ fn interrupted(run: &RunRecord, episodes: &[Episode]) -> RunOutcome {
 mod tests {
     use std::collections::BTreeSet;
     use std::sync::Mutex;
+
+    use jiff::Timestamp;
 
     use super::*;
     use crate::ids::RunId;

@@ -6,7 +6,6 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName};
 use axum::response::{IntoResponse as _, Response};
-use jiff::Timestamp;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tokio::time::timeout;
@@ -20,6 +19,7 @@ use crate::api::identity::Caller;
 use crate::api::rate_limit::Standing;
 use crate::api::tenants::{Counted, Tenant};
 use crate::api::views::{ResultView, RunView, WaitedRunView};
+use crate::clock;
 use crate::ids::RunId;
 use crate::runs::RunRequest;
 use crate::runs::admission::admit;
@@ -110,7 +110,7 @@ async fn submit(
             Err(match error {
                 SubmitError::OverQuota(quota) => ApiError::OverQuota {
                     quota,
-                    standing: tenant.standing(quota, Timestamp::now()),
+                    standing: tenant.standing(quota, clock::now()),
                 },
                 SubmitError::QueueFull { .. } => {
                     let most = state.config.app.max_queued_runs;

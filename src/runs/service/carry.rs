@@ -13,6 +13,7 @@ use super::dispatch::Turn;
 use super::inner::{Active, Inner, Stop, now};
 use super::{CarriedOut, Journal, Origin, RunContext};
 use crate::execution::cause::format_seconds;
+use crate::fault_point::FaultPoint;
 use crate::ids::{ExecutionId, RunId};
 use crate::runs::record::{Ending, Episode, RecordedEpisode, RunOutcome};
 use crate::runs::state::Event;
@@ -30,6 +31,7 @@ pub(super) struct Work {
 
 /// Has a started run carried out and records its end. Holds its turn all the while.
 pub(super) async fn carry_out(inner: Arc<Inner>, work: Work, turn: Turn) {
+    FaultPoint::AfterStart.reached();
     let (id, execution) = (work.id, work.execution.clone());
     let concluded = inner.leaving.run_until_cancelled(conclude(&inner, &work));
     match concluded.await {
@@ -172,6 +174,7 @@ async fn finish(inner: &Inner, id: RunId, carried_out: CarriedOut) -> Finished {
         };
         match inner.store.apply(id, event, &last).await {
             Ok(Some(Ok(record))) => {
+                FaultPoint::AfterEnd.reached();
                 let status = record.state.status();
                 tracing::info!(run.id = %id, status, "A run has ended");
                 inner.announce_end(id, status);

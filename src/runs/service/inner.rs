@@ -10,6 +10,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::{CancelAnswer, Orchestrator, STOP_GRACE, ServiceSettings, SubmitError, Submitted};
+use crate::clock;
+use crate::fault_point::FaultPoint;
 use crate::ids::{RunId, TenantId};
 use crate::runs::events::{EventHub, RunEvent};
 use crate::runs::gate::Gate;
@@ -170,6 +172,7 @@ impl Inner {
             reserved_cpu_microseconds: reserved,
             idempotency,
         };
+        FaultPoint::BeforeAccept.reached();
         let places = self.settings.max_unfinished();
         let sequence = match self.store.insert(&run, places).await? {
             Inserted::New { sequence } => sequence,
@@ -186,6 +189,7 @@ impl Inner {
                 return Err(SubmitError::QueueFull { waiting });
             }
         };
+        FaultPoint::AfterAccept.reached();
         self.hub.open(id).observe(RunEvent::Status("QUEUED"));
         let place = Waiting {
             tenant,
@@ -308,7 +312,7 @@ impl ServiceSettings {
 
 /// The time, as exact as the store keeps it.
 pub(super) fn now() -> Timestamp {
-    let now = Timestamp::now();
+    let now = clock::now();
     now.round(Unit::Microsecond).unwrap_or(now)
 }
 

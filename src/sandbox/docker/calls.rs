@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::client::{self, Call};
+use crate::clock;
 use crate::sandbox::circuit::{Circuit, CircuitPolicy, Failure, Outcome, Standing, Ticket};
 use crate::sandbox::engine::EngineError;
 use crate::sandbox::health::{CallBounds, CallHealth, CallKind, CallState};
@@ -154,7 +155,7 @@ impl Calls {
                     reason, "the container engine does not answer: it is not asked for a while"
                 );
                 let ago = SignedDuration::try_from(now - since).unwrap_or_default();
-                let at = Timestamp::now();
+                let at = clock::now();
                 let at = at.checked_sub(ago).unwrap_or(at);
                 guarded.trouble = Some((at, reason));
                 guarded.is_deserted = outcome == Outcome::Failed(Failure::Certain);

@@ -6,7 +6,7 @@
 //! sandbox that nobody waits for any more is dropped, that is, handed to the reaper.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use bollard::models::{ContainerInspectResponse, ContainerStateStatusEnum};
 use bollard::query_parameters::{CreateContainerOptions, InspectContainerOptions};
@@ -19,6 +19,8 @@ use super::options::{self, Identity, LABEL_EXECUTION, LABEL_INSTANCE, container_
 use super::reaper::Reaper;
 use super::supervisor::{self, SupervisorVolume};
 use super::{Connection, applied, verify};
+use crate::clock;
+use crate::fault_point::FaultPoint;
 use crate::ids::{ExecutionId, InstanceId};
 use crate::sandbox::engine::{Created, EngineError};
 use crate::sandbox::template::{DatasetMount, Image, SandboxRequest};
@@ -88,6 +90,7 @@ impl Creation {
             attempts += 1;
             docker.create_container(Some(create.clone()), body.clone())
         });
+        FaultPoint::BeforeCreate.reached();
         let created = created.await;
         let inspect = || docker.inspect_container(sandbox.name(), None::<InspectContainerOptions>);
         let (inspected, about) = match created {
@@ -125,6 +128,7 @@ impl Creation {
             ),
         };
         sandbox.made(Ok(()))?;
+        FaultPoint::AfterCreate.reached();
         let inspected = inspected?;
         let differences = verify::differences(&body, &inspected);
         if !differences.is_empty() {
@@ -206,7 +210,7 @@ fn is_untouched(
 
 /// When the program of a sandbox created now has to be over, in seconds since the epoch.
 fn deadline(lifetime: Duration) -> i64 {
-    let end = SystemTime::now() + lifetime + DEADLINE_ALLOWANCE;
-    let since_epoch = end.duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since_epoch.as_secs()).unwrap_or(i64::MAX)
+    let whole = lifetime.saturating_add(DEADLINE_ALLOWANCE).as_secs();
+    let seconds = i64::try_from(whole).unwrap_or(i64::MAX);
+    clock::now().as_second().saturating_add(seconds)
 }

@@ -20,6 +20,7 @@ use tracing::{debug, error, info, warn};
 use super::calls::{Calls, Manner};
 use super::client::Client;
 use super::container;
+use crate::clock;
 use crate::sandbox::engine::EngineError;
 use crate::sandbox::health::Quarantine;
 use crate::sandbox::slots::Slot;
@@ -179,7 +180,7 @@ impl Reaper {
         );
         let left = Left {
             slot,
-            unconfirmed: Some(Timestamp::now()),
+            unconfirmed: Some(clock::now()),
             ..Left::now()
         };
         self.remember(name, left);
@@ -369,7 +370,7 @@ impl Shared {
                 debug!(sandbox = name, %error, "a container cannot be removed yet");
                 // Of one that may never have been made nothing is to be confirmed.
                 if left.may_appear_until.is_none() && left.unconfirmed.is_none() {
-                    left.unconfirmed = Some(Timestamp::now());
+                    left.unconfirmed = Some(clock::now());
                     self.calls.tell();
                 }
             }

@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
+use crate::clock;
 
 /// The most that the time between two daemons counts.
 const BETWEEN: i64 = 86_400 * 1_000_000;
@@ -31,7 +31,7 @@ impl KeptClock {
     /// The clock goes on from where it was noted.
     pub(super) fn resume(noted: Noted) -> Self {
         Self {
-            start: resumed(noted, Timestamp::now().as_microsecond()),
+            start: resumed(noted, clock::now().as_microsecond()),
             since: Instant::now(),
         }
     }
@@ -46,7 +46,7 @@ impl KeptClock {
     pub(super) fn note(&self) -> Noted {
         Noted {
             kept: self.now(),
-            wall: Timestamp::now().as_microsecond(),
+            wall: clock::now().as_microsecond(),
         }
     }
 }

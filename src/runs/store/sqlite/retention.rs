@@ -5,7 +5,6 @@
 use std::path::Path;
 
 use async_trait::async_trait;
-use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
 use super::access::Access;
@@ -159,7 +158,7 @@ impl Operation for RemoveRuns {
 
     fn execute(self, batch: &mut Batch<'_>) -> Result<Vec<RunId>, StoreError> {
         let access = batch.access(Self::NAME);
-        let day = changes::day(Timestamp::now().as_second());
+        let day = changes::day(crate::clock::now().as_second());
         let mut removed = Vec::new();
         for sequence in self.0 {
             // Whatever was planned: what is going on, and what may have a sandbox, stays.
