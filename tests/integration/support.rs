@@ -12,6 +12,10 @@ pub(crate) mod leaks;
 
 pub(crate) mod program;
 
+#[allow(
+    dead_code,
+    reason = "shared with the fault bench, which needs more of it"
+)]
 pub(crate) mod proxy;
 
 pub(crate) mod wait;

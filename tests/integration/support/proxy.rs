@@ -4,14 +4,18 @@
 //! Each connection carries one call: the proxy asks the engine to close it after its answer, so
 //! that a call can be told from the next one without understanding more of HTTP.
 
+mod http;
+mod listen;
 mod retell;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use http::{answer, answer_head, ask, closing, read_head, whole, with_length};
+pub(crate) use listen::Listener;
 pub(crate) use retell::Retelling;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -21,6 +25,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+/// The machine's usual engine.
 const ENGINE: &str = "/var/run/docker.sock";
 
 /// Changes a text on its way.
@@ -42,6 +47,10 @@ pub(crate) enum Fault {
     Refuse(u16, &'static str),
     /// The engine does it, and the answer is lost.
     LoseAnswer,
+    /// The engine does it, and nobody answers until [`Proxy::behave`].
+    HangAfter,
+    /// The engine does it, and only so many bytes of the answer's body arrive.
+    Truncate(usize),
     /// The request, its head included, and the body of the answer are changed on their way. A
     /// request has to keep its length.
     Alter { request: Change, answer: Change },
@@ -49,6 +58,8 @@ pub(crate) enum Fault {
     Rewrite { request: Rewrite, answer: Rewrite },
     /// The messages between daemon and supervisor are changed on their way; of `attach` only.
     Retell(Retelling),
+    /// The messages from the daemon to the supervisor are listened to; of `attach` only.
+    Listen(Arc<Listener>),
 }
 
 struct Rule {
@@ -56,6 +67,8 @@ struct Rule {
     part: &'static str,
     fault: Fault,
     hits: Hits,
+    /// How many calls still meet it.
+    left: usize,
 }
 
 /// How often a rule was met.
@@ -77,8 +90,8 @@ impl Hits {
     }
 }
 
-#[derive(Default)]
 struct Shared {
+    engine: PathBuf,
     rules: Mutex<Vec<Rule>>,
     /// Cancelled to end the connections of now.
     cut: Mutex<CancellationToken>,
@@ -94,11 +107,22 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy that passes everything on.
+    /// A proxy that passes everything on to the usual engine.
     pub(crate) fn start() -> Self {
+        Self::before(Path::new(ENGINE))
+    }
+
+    /// A proxy that passes everything on to the engine at this socket.
+    pub(crate) fn before(engine: &Path) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(directory.path().join("engine.sock")).unwrap();
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared {
+            engine: engine.to_owned(),
+            rules: Mutex::default(),
+            cut: Mutex::default(),
+            tasks: TaskTracker::new(),
+            frozen: watch::Sender::default(),
+        });
         let serving = Arc::clone(&shared);
         let stop = CancellationToken::new();
         let stopped = stop.clone();
@@ -122,12 +146,27 @@ impl Proxy {
     /// From now on, calls with this method whose path contains `part` meet `fault`. The first rule
     /// that fits counts.
     pub(crate) fn fault(&self, method: &'static str, part: &'static str, fault: Fault) -> Hits {
+        self.rule(method, part, fault, usize::MAX)
+    }
+
+    /// The next such call meets `fault`, and those after it do not.
+    pub(crate) fn fault_once(
+        &self,
+        method: &'static str,
+        part: &'static str,
+        fault: Fault,
+    ) -> Hits {
+        self.rule(method, part, fault, 1)
+    }
+
+    fn rule(&self, method: &'static str, part: &'static str, fault: Fault, left: usize) -> Hits {
         let hits = Hits::default();
         let rule = Rule {
             method,
             part,
             fault,
             hits: hits.clone(),
+            left,
         };
         self.shared.rules.lock().unwrap().push(rule);
         hits
@@ -214,11 +253,13 @@ impl Shared {
     fn fault_for(&self, head: &str) -> (Fault, Hits) {
         let mut words = head.split(' ');
         let (method, path) = (words.next().unwrap(), words.next().unwrap_or_default());
-        let rules = self.rules.lock().unwrap();
-        let fits = |rule: &&Rule| rule.method == method && path.contains(rule.part);
-        let Some(rule) = rules.iter().find(fits) else {
+        let mut rules = self.rules.lock().unwrap();
+        let fits =
+            |rule: &&mut Rule| rule.method == method && path.contains(rule.part) && rule.left > 0;
+        let Some(rule) = rules.iter_mut().find(fits) else {
             return (Fault::Pass, Hits::default());
         };
+        rule.left -= 1;
         rule.hits.begun.fetch_add(1, Ordering::SeqCst);
         (rule.fault.clone(), rule.hits.clone())
     }
@@ -234,16 +275,16 @@ async fn one_call(shared: &Shared, mut client: UnixStream) -> std::io::Result<()
     let Some((head, begun)) = read_head(&mut client).await? else {
         return Ok(());
     };
-    let frozen = shared.frozen.subscribe();
+    let (engine, frozen) = (&shared.engine, shared.frozen.subscribe());
     thawed(&frozen).await;
     let (fault, hits) = shared.fault_for(&head);
     match fault {
-        Fault::Pass => pass(client, &head, &begun, &frozen).await,
+        Fault::Pass => pass(client, engine, (&head, &begun), &frozen).await,
         Fault::Hang => std::future::pending().await,
         Fault::Delay(delay) => {
             let (head, body) = whole(&mut client, head, begun).await?;
             tokio::time::sleep(delay).await;
-            let (status, body) = ask(&head, &body).await?;
+            let (status, body) = ask(engine, &head, &body).await?;
             hits.over.fetch_add(1, Ordering::SeqCst);
             answer(client, &status, &body).await
         }
@@ -253,8 +294,22 @@ async fn one_call(shared: &Shared, mut client: UnixStream) -> std::io::Result<()
         }
         Fault::LoseAnswer => {
             let (head, body) = whole(&mut client, head, begun).await?;
-            ask(&head, &body).await?;
+            ask(engine, &head, &body).await?;
             Ok(())
+        }
+        Fault::HangAfter => {
+            let (head, body) = whole(&mut client, head, begun).await?;
+            ask(engine, &head, &body).await?;
+            hits.over.fetch_add(1, Ordering::SeqCst);
+            std::future::pending().await
+        }
+        Fault::Truncate(bytes) => {
+            let (head, body) = whole(&mut client, head, begun).await?;
+            let (status, body) = ask(engine, &head, &body).await?;
+            let head = answer_head(&status, body.len());
+            let kept = &body[..bytes.min(body.len())];
+            client.write_all(head.as_bytes()).await?;
+            client.write_all(kept).await
         }
         Fault::Alter {
             request,
@@ -262,7 +317,7 @@ async fn one_call(shared: &Shared, mut client: UnixStream) -> std::io::Result<()
         } => {
             let (head, body) = whole(&mut client, head, begun).await?;
             let body = request(String::from_utf8(body).unwrap());
-            let (status, text) = ask(&request(head), body.as_bytes()).await?;
+            let (status, text) = ask(engine, &request(head), body.as_bytes()).await?;
             let text = change(String::from_utf8(text).unwrap());
             answer(client, &status, text.as_bytes()).await
         }
@@ -272,11 +327,14 @@ async fn one_call(shared: &Shared, mut client: UnixStream) -> std::io::Result<()
         } => {
             let (head, body) = whole(&mut client, head, begun).await?;
             let body = rewritten(&request, &head, body);
-            let (status, text) = ask(&with_length(&head, body.len()), &body).await?;
+            let (status, text) = ask(engine, &with_length(&head, body.len()), &body).await?;
             let text = rewritten(&change, &head, text);
             answer(client, &status, &text).await
         }
-        Fault::Retell(retelling) => retell::carry(client, (&head, &begun), &retelling).await,
+        Fault::Retell(retelling) => {
+            retell::carry(client, engine, (&head, &begun), &retelling).await
+        }
+        Fault::Listen(listener) => listen::carry(client, engine, (&head, &begun), &listener).await,
     }
 }
 
@@ -289,44 +347,14 @@ fn rewritten(change: &Rewrite, head: &str, body: Vec<u8>) -> Vec<u8> {
     serde_json::to_vec(&document).unwrap()
 }
 
-/// The head with another length of the body, if it told one.
-fn with_length(head: &str, length: usize) -> String {
-    let lines = head.split("\r\n").map(|line| match line.split_once(':') {
-        Some((name, _)) if name.eq_ignore_ascii_case("content-length") => {
-            format!("{name}: {length}")
-        }
-        _ => line.to_owned(),
-    });
-    lines.collect::<Vec<_>>().join("\r\n")
-}
-
-/// The head of a request, and what was read after it; `None` if the client went away.
-async fn read_head(client: &mut UnixStream) -> std::io::Result<Option<(String, Vec<u8>)>> {
-    let mut bytes = Vec::new();
-    loop {
-        if let Some(end) = find_end(&bytes) {
-            let rest = bytes.split_off(end);
-            return Ok(Some((String::from_utf8(bytes).unwrap(), rest)));
-        }
-        if client.read_buf(&mut bytes).await? == 0 {
-            return Ok(None);
-        }
-    }
-}
-
-fn find_end(bytes: &[u8]) -> Option<usize> {
-    let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
-    Some(end + 4)
-}
-
 /// Passes a call on, both ways until both ends have closed: right for upgraded streams, too.
 async fn pass(
     mut client: UnixStream,
-    head: &str,
-    begun: &[u8],
+    engine: &Path,
+    (head, begun): (&str, &[u8]),
     frozen: &watch::Receiver<bool>,
 ) -> std::io::Result<()> {
-    let mut engine = UnixStream::connect(ENGINE).await?;
+    let mut engine = UnixStream::connect(engine).await?;
     engine.write_all(closing(head).as_bytes()).await?;
     engine.write_all(begun).await?;
     let (from_client, to_client) = client.split();
@@ -358,59 +386,6 @@ async fn pump(
 
 async fn thawed(frozen: &watch::Receiver<bool>) {
     let _ = frozen.clone().wait_for(|frozen| !frozen).await;
-}
-
-/// The head with the wish that the connection be closed after the answer.
-fn closing(head: &str) -> String {
-    if head.to_ascii_lowercase().contains("\r\nupgrade:") {
-        return head.to_owned();
-    }
-    head.replacen("\r\n", "\r\nConnection: close\r\n", 1)
-}
-
-/// The request with its whole body.
-async fn whole(
-    client: &mut UnixStream,
-    head: String,
-    mut body: Vec<u8>,
-) -> std::io::Result<(String, Vec<u8>)> {
-    let length = head
-        .lines()
-        .find_map(|line| {
-            let (name, value) = line.split_once(':')?;
-            name.eq_ignore_ascii_case("content-length")
-                .then(|| value.trim().parse::<usize>().unwrap())
-        })
-        .unwrap_or_default();
-    while body.len() < length {
-        client.read_buf(&mut body).await?;
-    }
-    Ok((head, body))
-}
-
-/// Asks the engine in HTTP/1.0, whose answers have one plain body; gives status and body.
-async fn ask(head: &str, body: &[u8]) -> std::io::Result<(String, Vec<u8>)> {
-    let mut engine = UnixStream::connect(ENGINE).await?;
-    let head = head.replacen(" HTTP/1.1\r\n", " HTTP/1.0\r\n", 1);
-    engine.write_all(head.as_bytes()).await?;
-    engine.write_all(body).await?;
-    let mut answer = Vec::new();
-    engine.read_to_end(&mut answer).await?;
-    let body = answer.split_off(find_end(&answer).unwrap());
-    let line = String::from_utf8_lossy(&answer);
-    let status = line.lines().next().unwrap().split_once(' ').unwrap().1;
-    Ok((status.to_owned(), body))
-}
-
-async fn answer(mut client: UnixStream, status: &str, body: &[u8]) -> std::io::Result<()> {
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nConnection: close\r\n\
-         Content-Length: {}\r\n\r\n",
-        body.len()
-    );
-    client.write_all(head.as_bytes()).await?;
-    client.write_all(body).await?;
-    client.shutdown().await
 }
 
 /// The name that a container is to have.

@@ -1,13 +1,14 @@
 //! A conversation with a supervisor whose messages are changed on their way: a supervisor that was
 //! told something else, or that does its work badly.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use fumehood_protocol::{Decoder, FromSupervisor, ToSupervisor, encode};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
-use super::{ENGINE, find_end};
+use super::http::find_end;
 
 /// What becomes of the messages, in both directions.
 #[derive(Clone)]
@@ -37,10 +38,11 @@ impl Retelling {
 /// Carries one attachment until either end closes it.
 pub(super) async fn carry(
     mut client: UnixStream,
+    engine: &Path,
     (head, begun): (&str, &[u8]),
     retelling: &Retelling,
 ) -> std::io::Result<()> {
-    let mut engine = UnixStream::connect(ENGINE).await?;
+    let mut engine = UnixStream::connect(engine).await?;
     engine.write_all(head.as_bytes()).await?;
     let (from_client, to_client) = client.split();
     let (from_engine, to_engine) = engine.split();
