@@ -3,7 +3,8 @@
 #
 #   tests/run.sh [CARGO TEST FILTER]      with a filter: only the integration tests that match
 #
-# FUZZ_SECONDS (default 10) is how long each fuzz target runs.
+# FUZZ_SECONDS (default 10) is how long each fuzz target runs, SOAK_ROUNDS (default 25) how often the
+# soak kills the daemon.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 script_command=$(printf '%q ' "$PWD/tests/run.sh" "$@")
@@ -35,7 +36,7 @@ installed() {
 
 # Each is called with "set -e" off, as part of a condition: every command tells its own failure.
 scripts() {
-    for script in deploy/*.sh tests/*.sh benches/*.sh images/python/*.sh .ci/run; do
+    for script in deploy/*.sh tests/*.sh tests/faults/*.sh benches/*.sh images/python/*.sh .ci/run; do
         bash -n "$script" || return 1
     done
 }
@@ -115,6 +116,17 @@ python_client() {
     )
 }
 
+# A part of the fault bench; the whole takes longer than a change should wait.
+faults() {
+    if [ "$(id -u)" -ne 0 ]; then
+        skip "the fault bench (needs root, for an engine and disks of its own)"
+    elif ! PATH=$PATH:/usr/sbin:/sbin command -v dockerd >/dev/null; then
+        skip "the fault bench (needs dockerd here, for an engine of its own)"
+    else
+        tests/faults/run.sh quick
+    fi
+}
+
 # What was left out is said again at the end. A file, since steps run in subshells.
 skip() {
     echo "$1: SKIPPED"
@@ -160,6 +172,7 @@ else
 fi
 if [ $# -eq 0 ]; then
     step "Python client" python_client
+    step "Fault bench" faults
     step "Dependencies" dependencies
     step "Advisories" advisories
     step "Bill of materials" sbom
