@@ -6,8 +6,10 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tempfile::TempDir;
 
+use crate::clock;
 use crate::execution::DatasetPin;
 use crate::ids::ExecutionId;
 
@@ -92,11 +94,12 @@ impl Bench {
 /// Removes what killed examinations left, as far as that can be done.
 fn remove_stale(parent: &Path) {
     let entries = parent.read_dir().into_iter().flatten().flatten();
+    let now = clock::now();
     let is_stale = |metadata: std::fs::Metadata| {
-        let age = metadata
-            .modified()
-            .ok()
-            .and_then(|time| time.elapsed().ok());
+        let time = metadata.modified().ok();
+        let time = time.and_then(|time| Timestamp::try_from(time).ok());
+        // What is of a later time is not old.
+        let age = time.and_then(|time| Duration::try_from(now.duration_since(time)).ok());
         metadata.is_dir() && age.is_some_and(|age| age > STALE)
     };
     for entry in entries {
