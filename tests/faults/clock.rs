@@ -1,9 +1,13 @@
 //! The wall clock is wrong, and jumps (security.md 3.4, F16). It is the injected one of the daemon: the
 //! host's is left alone.
 
+use std::path::PathBuf;
+
 use serde_json::{Value, json};
 
 use crate::bench::stand::{SOON, Stand};
+use crate::support::daemon::PATIENCE;
+use crate::support::wait::until;
 use crate::support::watch::{Flight, limited};
 
 const HOUR: i64 = 3600;
@@ -64,20 +68,51 @@ async fn the_injected_clock_is_the_one_that_the_daemon_shows() {
     assert!((ahead - TEN_YEARS).abs() < HOUR, "{ahead}");
 }
 
+/// A run with a file; its id, and where the file is.
+async fn with_file(stand: &Stand) -> (Value, PathBuf) {
+    let code = "open('out/kept', 'w').write('kept')";
+    let run = stand.daemon.run(json!({ "code": code })).await;
+    let execution = run["result"]["execution_id"].as_str().unwrap();
+    let file = stand.daemon.artifacts(execution).join("kept");
+    assert!(file.exists(), "{run:#}");
+    (run["run_id"].clone(), file)
+}
+
+/// What was there before a jump and what ends after it is fresh. That retention is at work all the
+/// while shows in the oldest run, which goes by number: by a clock that listens to the wall's all
+/// would go.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "waits for retention"]
 async fn f16_retention_never_deletes_a_fresh_run_when_the_clock_jumps() {
-    let keep_a_day = "[retention]\nmax_age_days = 1";
-    let stand = Stand::with(Default::default(), keep_a_day).await;
-    let run = stand
-        .daemon
-        .run(json!({ "code": "open('out/kept', 'w').write('kept')" }))
-        .await;
-    let directory = run["result"]["workspace_dir"].as_str().unwrap();
-    let kept = stand.daemon.path().join(directory).join("kept");
-    assert!(kept.exists());
-    stand.set_clock(TEN_YEARS);
-    // A run that ends now is fresh however wrong the clock is; so is one that ended before a jump.
-    stand.assert_heals().await;
-    assert!(kept.exists(), "a jump deleted a fresh run");
+    // Between two daemons the wall clock counts, for a day at most: once here.
+    let keep =
+        "[retention]\nmax_age_days = 2\nmax_runs = 2\nmin_age_minutes = 0\nevery_seconds = 1";
+    let mut stand = Stand::with(Default::default(), keep).await;
+    let mut kept = vec![with_file(&stand).await, with_file(&stand).await];
+    for (ahead, is_down) in [
+        (HOUR, false),
+        (TEN_YEARS, false),
+        (-TEN_YEARS, false),
+        (TEN_YEARS, true),
+        (0, true),
+    ] {
+        if is_down {
+            stand.daemon.kill();
+        }
+        stand.set_clock(ahead);
+        if is_down {
+            stand.daemon.launch();
+        }
+        kept.push(with_file(&stand).await);
+        kept.remove(0);
+        let newest_first: Vec<Value> = kept.iter().rev().map(|(id, _)| id.clone()).collect();
+        let listed = async || -> Vec<Value> {
+            let runs = stand.runs().await;
+            runs.iter().map(|run| run["run_id"].clone()).collect()
+        };
+        until(PATIENCE, listed, |ids| *ids == newest_first).await;
+        for (id, file) in &kept {
+            assert!(file.exists(), "a jump to {ahead} s deleted {id}");
+        }
+    }
+    stand.engine.is_empty(SOON).await;
 }

@@ -11,9 +11,7 @@ use rows::ROWS;
 enum Part {
     /// Adoption and drain.
     Adoption,
-    /// The bounded engine: deadline, retry and circuit of each kind of call.
-    BoundedEngine,
-    /// Retention, the disk floor and the journal's checks.
+    /// Retention, the disk floor and the journal's checks: what is left of them.
     Retention,
     /// The coding loop, whose model calls do not exist yet.
     Loop,
@@ -24,7 +22,6 @@ impl Part {
     fn reason(self) -> &'static str {
         match self {
             Self::Adoption => "waits for adoption",
-            Self::BoundedEngine => "waits for the bounded engine",
             Self::Retention => "waits for retention",
             Self::Loop => "waits for the coding loop",
         }

@@ -207,16 +207,30 @@ async fn f15_a_second_daemon_on_the_same_directory_is_refused_and_the_first_noti
     assert_eq!(run["result"]["stdout"], "armed\nover\n", "{run:#}");
 }
 
-/// What the row asks for beyond that: damage in the middle is told with a code of its own.
+/// A store with a page of zeros in its middle.
+fn zeroed(path: &Path) -> Vec<u8> {
+    let mut bytes = fs::read(path).unwrap();
+    let middle = bytes.len() / 8192 * 4096;
+    bytes[middle..middle + 4096].fill(0);
+    bytes
+}
+
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "waits for retention: the disk floor and the journal's checks"]
-async fn f15_damage_in_the_middle_is_told_as_such_with_a_code_of_its_own() {
+async fn f15_damage_in_the_middle_is_told_as_such_with_the_remedy() {
     let (mut daemon, path) = with_records().await;
-    let mut zeroed = fs::read(&path).unwrap();
-    let middle = zeroed.len() / 8192 * 4096;
-    zeroed[middle..middle + 4096].fill(0);
-    let (code, why) = refused(&daemon, &path, &zeroed);
+    let (_, why) = refused(&daemon, &path, &zeroed(&path));
+    for word in ["damaged", "nothing was changed", "restore it from a backup"] {
+        assert!(why.contains(word), "{word}: {why}");
+    }
+    daemon.launch();
+}
+
+/// What the row asks for beyond that: the code after which no supervisor starts the daemon again.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "waits for retention: damage ends with 69, as whatever is missing for a while does"]
+async fn f15_damage_in_the_middle_ends_with_a_code_of_its_own() {
+    let (mut daemon, path) = with_records().await;
+    let (code, why) = refused(&daemon, &path, &zeroed(&path));
     assert_eq!(code, Some(78), "{why}");
-    assert!(why.contains("damaged"), "{why}");
     daemon.launch();
 }

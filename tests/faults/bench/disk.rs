@@ -10,7 +10,7 @@ use tempfile::TempDir;
 /// More often than anything is mounted there.
 const MOUNTS: usize = 8;
 
-/// A file system of a few megabytes. Dropping it takes it away.
+/// A file system of a few hundred megabytes at most. Dropping it takes it away.
 #[derive(Debug)]
 pub(crate) struct SmallDisk {
     directory: TempDir,
