@@ -32,12 +32,63 @@ use crate::telemetry::{self, LogFormat};
 
 /// Exit codes besides a program's own, after `sysexits.h`.
 pub(crate) mod exit {
-    /// The configuration or the arguments cannot be used.
+    use crate::app::AppError;
+    use crate::runs::store::StoreError;
+
+    /// The configuration, the arguments or the store cannot be used, now or in a moment.
     pub(crate) const CONFIG: u8 = 78;
     /// The engine, the image or another thing that is needed is not there.
     pub(crate) const UNAVAILABLE: u8 = 69;
     /// What was asked for could not be written to standard output.
     pub(crate) const OUTPUT: u8 = 74;
+
+    /// For what could not be set up.
+    pub(crate) fn of(error: &AppError) -> u8 {
+        match error {
+            AppError::Store(error) => of_store(error),
+            AppError::State { .. }
+            | AppError::Output(_)
+            | AppError::Handoff(_)
+            | AppError::Key(_)
+            | AppError::Listen { .. }
+            | AppError::Tokens(_)
+            | AppError::Tls(_)
+            | AppError::Task(_) => UNAVAILABLE,
+        }
+    }
+
+    /// For a store that cannot be used. What another attempt would not put right has the code after
+    /// which `deploy/fumehood.service` makes none.
+    pub(crate) fn of_store(error: &StoreError) -> u8 {
+        if matches!(error, StoreError::Corrupt(_) | StoreError::TooNew { .. }) {
+            CONFIG
+        } else {
+            UNAVAILABLE
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn what_no_other_start_puts_right_has_the_code_after_which_none_is_made() {
+            let store = |error| of(&AppError::Store(error));
+            assert_eq!(store(StoreError::Corrupt(String::new())), CONFIG);
+            assert_eq!(store(StoreError::TooNew { found: 9, known: 8 }), CONFIG);
+            let path = String::new();
+            assert_eq!(store(StoreError::InUse { path }), UNAVAILABLE);
+            assert_eq!(store(StoreError::Unflushed), UNAVAILABLE);
+        }
+
+        /// The unit makes no other start after that code, and after no other one.
+        #[test]
+        fn the_unit_knows_the_code() {
+            let unit = include_str!("../deploy/fumehood.service");
+            let known = format!("\nRestartPreventExitStatus={CONFIG}\n");
+            assert!(unit.contains(&known));
+        }
+    }
 }
 
 /// Runs model-written code in single-use, hardened containers.

@@ -38,7 +38,7 @@ const MOST_LISTED: usize = 100_000;
 #[command(
     after_help = "Exit code: 0 if nothing that was to go is left; 1 if artifacts could not be removed, or \
     the engine could not be asked; 74 if the output could not be written; 69 if the store cannot be used, as while a daemon has it, which does \
-    all this itself."
+    all this itself; 78 if the store is damaged or of a newer version, or the configuration cannot be used."
 )]
 pub(super) struct Gc {
     /// Only tell what would go; may be called while a daemon runs
@@ -73,7 +73,7 @@ impl Gc {
                      retention.every_seconds; --dry-run works beside it)",
                 );
             }
-            ExitCode::from(exit::UNAVAILABLE)
+            ExitCode::from(exit::of(&error))
         })
     }
 

@@ -66,7 +66,7 @@ fn export(config: &Config, from: i64) -> ExitCode {
     });
     if let Err(error) = read {
         report::error(&error);
-        return ExitCode::from(exit::UNAVAILABLE);
+        return ExitCode::from(exit::of_store(&error));
     }
     match written.and_then(|()| out.flush()) {
         Ok(()) => ExitCode::SUCCESS,

@@ -14,6 +14,10 @@ use crate::config::{Config, Overrides};
 
 /// Run the daemon
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Exit code: 0 after a request to stop; 1 after a second one; 69 if something that is needed \
+    is not there, so that another start may help; 78 if the configuration or the store cannot be used, so that none will."
+)]
 pub(super) struct Serve {
     /// Address and port to listen on
     #[arg(long, value_name = "ADDRESS")]
@@ -74,7 +78,7 @@ fn finish(ended: Result<(), app::AppError>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             report::error(&error);
-            ExitCode::from(exit::UNAVAILABLE)
+            ExitCode::from(exit::of(&error))
         }
     }
 }

@@ -58,7 +58,7 @@ fn a_store_that_is_no_store_is_refused_and_kept_as_it_is() {
     let path = bench.write("diary", &text);
     bench.write("fumehood.toml", "[store]\npath = 'diary'");
     let called = bench.call(&SERVE);
-    assert_eq!(called.code, 69, "{called:?}");
+    assert_eq!(called.code, 78, "{called:?}");
     assert!(called.stderr.contains("store"), "{called:?}");
     assert_eq!(std::fs::read_to_string(path).unwrap(), text);
 }
