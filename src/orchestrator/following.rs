@@ -3,7 +3,8 @@
 //! (live-restore), nothing else (security.md rows F2 and F3).
 //!
 //! What the supervisor has sent and nobody has heard it sends again, so that nothing is lost by that. Its
-//! time limit goes on all the while: once it is over, nobody is waited for.
+//! time limit goes on all the while: once it is over, nobody is waited for, and what became of the
+//! program is not known.
 
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ use crate::execution::result::ExecutionResult;
 use crate::execution::spec::ExecutionSpec;
 use crate::receipt::Evidence;
 use crate::sandbox::Sandbox;
-use crate::sandbox::session::{Gap, Session};
+use crate::sandbox::session::{Gap, Session, SessionError};
 use crate::telemetry::log_chain;
 
 /// How often the stream may break while a program runs. More is no engine that was started again.
@@ -76,8 +77,8 @@ impl Executor {
                     course = Course::regained(&spec.limits, conversation);
                 }
                 Again::Late => {
-                    let wall = conversation.wall.as_secs_f64();
-                    conversation.end = TalkEnd::LateAtDeadline(wall);
+                    // No time limit of the program's: an engine that goes away may take it along.
+                    conversation.end = TalkEnd::Lost(SessionError::Away);
                     break conversation;
                 }
                 Again::Cancelled => {

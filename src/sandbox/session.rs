@@ -72,6 +72,9 @@ pub enum SessionError {
     /// The engine's stream failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// The stream broke, and there was no other before nobody waits for one any more.
+    #[error("the container engine went away, and was not back when the program's time was over")]
+    Away,
 }
 
 impl SessionError {
@@ -81,7 +84,11 @@ impl SessionError {
     pub fn is_break(&self) -> bool {
         match self {
             Self::Ended | Self::Write(_) | Self::Engine(_) => true,
-            Self::Frame(_) | Self::OutOfOrder { .. } | Self::OutOfPlace(_) | Self::Stuck => false,
+            Self::Frame(_)
+            | Self::OutOfOrder { .. }
+            | Self::OutOfPlace(_)
+            | Self::Stuck
+            | Self::Away => false,
         }
     }
 }

@@ -12,7 +12,6 @@ use crate::config::Execution;
 use crate::ids::ExecutionId;
 use crate::orchestrator::resuming::tests::{Scripted, TOKEN, channel, supervisor};
 use crate::sandbox::EngineError;
-use crate::sandbox::session::SessionError;
 
 /// Notes what is put away.
 #[derive(Debug, Clone, Default)]

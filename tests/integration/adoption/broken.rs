@@ -90,8 +90,9 @@ async fn a_program_that_ends_while_the_engine_is_away_keeps_its_result() {
     nothing_left(&daemon, Duration::from_secs(10)).await;
 }
 
+/// What became of the program nobody knows: an engine that goes away may take it along.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_time_limit_holds_while_the_engine_is_away() {
+async fn an_engine_that_stays_away_is_waited_for_until_the_time_limit_and_to_blame() {
     let proxy = Proxy::start();
     let daemon = daemon_behind(&proxy).await;
     let flight = Flight::start_until(&daemon, limited(SLEEPS, 4.0), "armed").await;
@@ -101,8 +102,15 @@ async fn a_time_limit_holds_while_the_engine_is_away() {
     // The limit, the supervisor's grace, and a kill that nobody answers.
     assert!(begun.elapsed() < Duration::from_secs(40), "{begun:?}");
     let result = &run["result"];
-    assert_eq!(result["status"], "TIMEOUT", "{run:#}");
-    assert_eq!(result["timed_out"], true);
+    assert_eq!(result["status"], "ERROR", "{run:#}");
+    assert_eq!(result["cause"]["kind"], "infrastructure");
+    assert!(
+        result["cause"]["evidence"]
+            .to_string()
+            .contains("went away"),
+        "{run:#}"
+    );
+    assert_eq!(result["timed_out"], false);
     assert_eq!(result["stdout"], "armed\n");
     assert!(
         result["warnings"].to_string().contains("set aside"),
