@@ -20,7 +20,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use self::holding::EngineReadiness;
-pub(crate) use self::keeping::{EarlierDone, Keeping, earlier, store_settings};
+pub(crate) use self::keeping::{EarlierDone, Keeping, earlier, store_settings, things};
 pub use self::workshop::Workshop;
 use crate::api::{self, ApiParts, ApiState, ServeSettings, Tls, TlsError};
 use crate::artifacts::OutputRootError;

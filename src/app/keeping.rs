@@ -13,16 +13,15 @@ use tracing::{debug, info, warn};
 
 use super::Workshop;
 use crate::artifacts::OutputRoot;
-use crate::clock;
 use crate::config::Config;
 use crate::ids::ExecutionId;
 use crate::runs::retention::{Done, Remover, Retention, Rules, Tell};
 use crate::runs::store::StoreError;
-use crate::runs::store::retained::Retained;
+use crate::runs::store::retained::{Retained, Thing};
 use crate::runs::store::sqlite::{SpaceSettings, StoreSettings};
 use crate::sandbox::EngineError;
 use crate::sandbox::docker::DockerEngine;
-use crate::sandbox::docker::earlier::{Earlier, Kept};
+use crate::sandbox::docker::earlier::{Earlier, Found, Kept};
 use crate::telemetry::Chain;
 
 /// How the configuration has the store opened.
@@ -40,6 +39,7 @@ pub(crate) fn store_settings(config: &Config) -> StoreSettings {
 #[derive(Debug)]
 pub(crate) struct Keeping {
     retention: Retention,
+    store: Arc<dyn Retained>,
     engine: Arc<DockerEngine>,
     earlier: Kept,
     every: Duration,
@@ -52,7 +52,7 @@ pub(crate) struct EarlierDone {
     pub(crate) gone: Vec<Earlier>,
     /// The engine does not remove it, as long as a container uses it.
     pub(crate) stays: Vec<Earlier>,
-    /// Why the rest was not tried: the engine did not answer.
+    /// Why the rest was not looked for or tried: the engine did not answer.
     pub(crate) unanswered: Option<EngineError>,
 }
 
@@ -60,7 +60,8 @@ impl Keeping {
     pub(crate) fn new(config: &Config, workshop: &Workshop, store: Arc<dyn Retained>) -> Self {
         let remover = Arc::new(Published(workshop.outputs.clone()));
         Self {
-            retention: Retention::new(store, remover, Rules::of(config)),
+            retention: Retention::new(Arc::clone(&store), remover, Rules::of(config)),
+            store,
             engine: Arc::clone(&workshop.engine),
             earlier: earlier(config),
             every: Duration::from_secs(config.retention.every_seconds),
@@ -84,13 +85,24 @@ impl Keeping {
         self.retention.pass(stop, tell).await
     }
 
-    /// Removes what the engine has of other versions and is kept no longer.
-    pub(crate) async fn remove_earlier(&self) -> Result<EarlierDone, EngineError> {
+    /// Removes what the engine has had of other versions for longer than it is kept.
+    pub(crate) async fn remove_earlier(&self) -> Result<EarlierDone, StoreError> {
         let mut done = EarlierDone::default();
         if !self.earlier.is_set() {
             return Ok(done);
         }
-        for earlier in self.engine.earlier(&self.earlier, clock::now()).await? {
+        let found = match self.engine.earlier(&self.earlier).await {
+            Ok(found) => found,
+            Err(error) => {
+                done.unanswered = Some(error);
+                return Ok(done);
+            }
+        };
+        let ages = self.store.sight(things(&found)).await?;
+        for (Found { earlier, .. }, seen) in found.into_iter().zip(ages) {
+            if !self.earlier.is_over(&earlier, seen) {
+                continue;
+            }
             match self.engine.remove_earlier(&earlier).await {
                 Ok(()) => done.gone.push(earlier),
                 // Not once for each: what removes sandboxes has the same circuit.
@@ -119,11 +131,11 @@ impl Keeping {
                             info!(kind, name, "removed what was of another version");
                         }
                         if let Some(error) = done.unanswered {
-                            warn!(error = %Chain(&error), "the engine did not remove what is of other versions");
+                            warn!(error = %Chain(&error), "the engine does not tell or remove what is of other versions");
                         }
                     }
                     Err(error) => {
-                        warn!(error = %Chain(&error), "the engine cannot be asked for what is of other versions");
+                        warn!(error = %Chain(&error), "what is of other versions cannot be kept account of");
                     }
                 }
                 sleep(self.every).await;
@@ -134,6 +146,16 @@ impl Keeping {
             () = engine => {}
         }
     }
+}
+
+/// As the store has them.
+pub(crate) fn things(found: &[Found]) -> Vec<Thing> {
+    let things = found.iter().map(|Found { earlier, mark }| Thing {
+        kind: earlier.kind().to_owned(),
+        name: earlier.name().to_owned(),
+        mark: mark.clone(),
+    });
+    things.collect()
 }
 
 /// What the engine keeps of other versions.

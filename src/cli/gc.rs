@@ -14,9 +14,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{exit, report};
 use crate::app::{
-    AppError, EarlierDone, Keeping, Workshop, earlier, notary, store_path, store_settings,
+    AppError, EarlierDone, Keeping, Workshop, earlier, notary, store_path, store_settings, things,
 };
-use crate::clock;
 use crate::config::Config;
 use crate::ids::InstanceId;
 use crate::runs::retention::plan::{Bounds, Totals, plan};
@@ -89,16 +88,13 @@ impl Gc {
         let mut page = Page::new(self.json, &rules, config);
         let stop = CancellationToken::new();
         let passed = keeping.pass(&stop, &mut |gone| page.show(gone)).await;
-        store.close().await;
-        let done = passed?;
-        let engine = keeping.remove_earlier().await;
-        let (engine, asked) = match engine {
-            Ok(mut engine) => {
-                let unanswered = engine.unanswered.take();
-                (engine, unanswered)
-            }
-            Err(error) => (EarlierDone::default(), Some(error)),
+        let engine = match passed {
+            Ok(_) => keeping.remove_earlier().await,
+            Err(_) => Ok(EarlierDone::default()),
         };
+        store.close().await;
+        let (done, mut engine) = (passed?, engine?);
+        let asked = engine.unanswered.take();
         if self.json {
             let gone = engine.gone.iter().map(|one| words::of_engine(one, true));
             let stays = engine.stays.iter().map(|one| words::of_engine(one, false));
@@ -164,10 +160,7 @@ impl Gc {
                 });
             }
         }
-        let (engine, asked) = match engine(config).await {
-            Ok(engine) => (engine, None),
-            Err(error) => (Vec::new(), Some(error)),
-        };
+        let (engine, asked) = engine(config).await?;
         if self.json {
             let engine = engine.iter().map(|one| words::of_engine(one, false));
             let all = json!({
@@ -249,13 +242,25 @@ impl<'r> Page<'r> {
     }
 }
 
-/// What the engine has of other versions; nothing where nobody asked for that.
-async fn engine(config: &Config) -> Result<Vec<Earlier>, EngineError> {
+/// What the engine has had of other versions for too long, and why it does not tell; nothing where nobody
+/// asked for that.
+async fn engine(config: &Config) -> Result<(Vec<Earlier>, Option<EngineError>), AppError> {
     let kept = earlier(config);
     if !kept.is_set() {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), None));
     }
     // Nothing is made: what is looked for belongs to no instance.
     let engine = DockerEngine::new(&config.engine.host, InstanceId::random());
-    engine.earlier(&kept, clock::now()).await
+    let found = match engine.earlier(&kept).await {
+        Ok(found) => found,
+        Err(error) => return Ok((Vec::new(), Some(error))),
+    };
+    let (path, seen) = (store_path(config), things(&found));
+    let looking = move || retention::sighted(&path, &seen);
+    let ages = tokio::task::spawn_blocking(looking).await??;
+    let over = found.into_iter().zip(ages).filter(|(found, age)| {
+        // What was not seen yet begins to age with the next pass.
+        age.is_some_and(|age| kept.is_over(&found.earlier, age))
+    });
+    Ok((over.map(|(found, _)| found.earlier).collect(), None))
 }

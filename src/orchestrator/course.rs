@@ -8,7 +8,6 @@ use tokio::time::Instant;
 
 use super::conversation::{Conversation, SUPERVISOR_GRACE, TalkEnd};
 use super::handoff::Handoff;
-use super::takeover::rules::remaining;
 use crate::clock;
 use crate::execution::output::Head;
 use crate::execution::spec::Limits;
@@ -46,7 +45,7 @@ impl Course {
     /// Of one that an earlier daemon started.
     pub(super) fn resumed(limits: &Limits, handoff: &Handoff) -> Self {
         let wall = wall(limits);
-        let left = remaining(wall, handoff.starting_at, clock::now());
+        let left = wall.saturating_sub(handoff.passed());
         let progress = &handoff.progress;
         Self {
             started_at: handoff.starting_at,

@@ -15,6 +15,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use fumehood_protocol::ResumeToken;
@@ -24,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 use tracing::warn;
 
-use crate::clock;
+use crate::clock::{self, HostTime};
 use crate::execution::isolation::Isolation;
 use crate::execution::output::Head;
 use crate::execution::result::SandboxUse;
@@ -62,8 +63,10 @@ pub(super) struct Handoff {
     pub(super) token: ResumeToken,
     /// Taken by the sandbox.
     pub(super) uid: u32,
-    /// Just before the program was told to start, by the wall clock.
+    /// Just before the program was told to start, by the wall clock, which is for people;
     pub(super) starting_at: Timestamp,
+    /// and by the host's time, from which it is reckoned what the program has left.
+    pub(super) started: HostTime,
     /// For the receipt.
     pub(super) isolation: Isolation,
     /// For the receipt.
@@ -124,12 +127,23 @@ impl Handoff {
             token,
             uid,
             starting_at: clock::now(),
+            started: HostTime::now(),
             isolation: isolation.clone(),
             dataset: dataset.cloned(),
             sandbox_use,
             notes: notes.to_vec(),
             progress: SoFar::default(),
         }
+    }
+
+    /// How much time has passed since the program was told to start. In another life of the host its
+    /// sandbox is not there any more; if nobody can tell, what the wall clock says is an estimate.
+    pub(super) fn passed(&self) -> Duration {
+        let since = HostTime::now().since(&self.started);
+        since.unwrap_or_else(|| {
+            let passed = clock::now().duration_since(self.starting_at);
+            Duration::try_from(passed).unwrap_or_default()
+        })
     }
 }
 

@@ -30,7 +30,6 @@ use super::following::Followed;
 use super::handoff::{Handoff, HandoffError, Handoffs, Keeper, Unkept};
 use super::resuming::{ASK_AGAIN, Resume};
 use super::stopping;
-use crate::clock;
 use crate::execution::cause::Stop;
 use crate::execution::result::ExecutionResult;
 use crate::execution::spec::ExecutionSpec;
@@ -358,9 +357,7 @@ enum Found {
 fn patience(spec: &ExecutionSpec, handoff: Option<&Handoff>) -> Duration {
     let wall = Duration::try_from_secs_f64(spec.limits.timeout_seconds).unwrap_or_default();
     let longest = wall.saturating_add(HOLD).min(LONGEST_PATIENCE);
-    handoff.map_or(HOLD, |handoff| {
-        rules::remaining(longest, handoff.starting_at, clock::now())
-    })
+    handoff.map_or(HOLD, |handoff| longest.saturating_sub(handoff.passed()))
 }
 
 /// Where the talk of an earlier daemon is gone on with.

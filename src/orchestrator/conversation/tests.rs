@@ -276,7 +276,7 @@ async fn a_program_that_is_taken_over_has_what_is_left_of_its_time() {
     let mut early = Head::new(100);
     early.push(b"early ");
     handoff.progress.stdout = Kept::of(&early);
-    handoff.starting_at = Timestamp::now() - LIMIT / 2;
+    handoff.started.up -= i64::try_from(LIMIT.as_micros() / 2).unwrap();
     let course = Course::resumed(&limits(), &handoff);
     let left = course.left;
     assert!(left <= LIMIT / 2, "{left:?}");

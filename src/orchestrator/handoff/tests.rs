@@ -90,3 +90,21 @@ async fn what_cannot_be_understood_is_an_error_and_never_nothing() {
         );
     }
 }
+
+/// It is not asked of a clock that can be set.
+#[test]
+fn what_a_program_has_left_is_reckoned_by_the_time_of_the_host() {
+    let day = jiff::SignedDuration::from_hours(24);
+    let mut handoff = handoff();
+    handoff.started.up -= 60_000_000;
+    for starting_at in [clock::now() - day, clock::now() + day] {
+        handoff.starting_at = starting_at;
+        let passed = handoff.passed();
+        assert!((60..120).contains(&passed.as_secs()), "{passed:?}");
+    }
+    // Of another life of the host, or where the kernel tells nothing.
+    handoff.started = HostTime::default();
+    assert_eq!(handoff.passed(), Duration::ZERO);
+    handoff.starting_at = clock::now() - day;
+    assert!(handoff.passed().as_secs() >= 86_400);
+}

@@ -13,10 +13,6 @@
 //!
 //! Only the first line starts anything, and only where nothing was: an execution starts at most once.
 
-use std::time::Duration;
-
-use jiff::Timestamp;
-
 /// What an earlier daemon put away of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PutAway {
@@ -110,17 +106,6 @@ pub(super) fn step(put_away: PutAway, host: Host, seen: Seen, patience: Patience
     }
 }
 
-/// What a program has left of its wall clock when another daemon follows it: never more than it had,
-/// whatever the host's clock was set to in between (security.md section 3.2).
-pub(in crate::orchestrator) fn remaining(
-    limit: Duration,
-    starting_at: Timestamp,
-    now: Timestamp,
-) -> Duration {
-    let elapsed = Duration::try_from(now.duration_since(starting_at)).unwrap_or_default();
-    limit.saturating_sub(elapsed)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,18 +147,5 @@ mod tests {
         let given_up = |put_away| step(put_away, Host::Same, Seen::Unknown, Patience::Over);
         assert_eq!(given_up(PutAway::Everything), Step::Lost(Loss::EngineAway));
         assert_eq!(given_up(PutAway::Nothing), Step::Afresh);
-    }
-
-    #[test]
-    fn what_is_left_of_a_limit_is_never_more_than_it_was_nor_less_than_nothing() {
-        let second = |second| Timestamp::from_second(second).unwrap();
-        let limit = Duration::from_secs(60);
-        let left = |now| remaining(limit, second(1000), second(now)).as_secs();
-        assert_eq!(left(1000), 60);
-        assert_eq!(left(1045), 15);
-        assert_eq!(left(1061), 0);
-        // The clock was set back.
-        assert_eq!(left(0), 60);
-        assert_eq!(left(2_000_000_000), 0);
     }
 }

@@ -17,6 +17,8 @@ use crate::runs::store::sqlite::{SqliteStore, export};
 use crate::runs::store::{Alongside, IdempotencyKey, Inserted, NewRun, OpenExecution, Store};
 use crate::runs::tenants::{Quota, Quotas};
 
+mod ages;
+
 /// What it is told to be like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Manner {
@@ -275,27 +277,6 @@ async fn what_is_fresh_stays_and_age_counts_from_the_end() {
     );
     rules.all.age = Some(Duration::ZERO);
     assert_eq!(pass(&retention(&store, &shelf, rules)).await.runs, 3);
-}
-
-/// The wall clock of the next daemon is ten years ahead or behind (security.md F16): that is a day, or none.
-#[tokio::test]
-async fn a_wall_clock_that_jumps_between_two_daemons_makes_nothing_old() {
-    let hours = |hours: u64| Duration::from_secs(hours * 3600);
-    for (years, most, gone) in [(10, 48, 0), (10, 12, 1), (-10, 48, 0), (-10, 12, 0)] {
-        let place = Place::new();
-        let store = place.open().await;
-        several(&store, 1).await;
-        store.close().await;
-        let jump = "UPDATE kept_clock SET wall = wall - ? * 31557600000000";
-        let connection = rusqlite::Connection::open(place.file()).unwrap();
-        connection.execute(jump, [years]).unwrap();
-        connection.close().unwrap();
-        let store = Arc::new(place.open().await);
-        let mut rules = Rules::default();
-        rules.all.age = Some(hours(most));
-        let done = pass(&retention(&store, &Shelf::with([], Manner::Sound), rules)).await;
-        assert_eq!(done.runs, gone, "{years} years, {most} hours");
-    }
 }
 
 #[tokio::test]

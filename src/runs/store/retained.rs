@@ -1,6 +1,8 @@
 //! What the store does for retention: it tells what it keeps, and removes. Apart from
 //! [`Store`](super::Store), because nothing that carries runs out may remove any.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 
 use super::StoreError;
@@ -14,6 +16,17 @@ pub struct KeptRuns {
     pub totals: Totals,
     /// The oldest, in order of their ends.
     pub oldest: Vec<Kept>,
+}
+
+/// Something outside of the store that goes after a time, and of whose age nothing else is certain.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Thing {
+    /// What it is, in a word.
+    pub kind: String,
+    /// What it is called.
+    pub name: String,
+    /// Tells it from another one that had the same name before.
+    pub mark: String,
 }
 
 /// The store as retention sees it. Every method that changes something returns after the change is on
@@ -44,6 +57,10 @@ pub trait Retained: Send + Sync + std::fmt::Debug {
     /// The artifacts of these executions are gone.
     async fn removed(&self, executions: Vec<ExecutionId>) -> Result<(), StoreError>;
 
-    /// Writes down how long the store has been in use, from which the age of runs is reckoned.
+    /// Writes down how long the store has been in use, from which every age is reckoned.
     async fn note_time(&self) -> Result<(), StoreError>;
+
+    /// These things are there, and no others of those that were before. Gives for how long each has been
+    /// seen, in their order.
+    async fn sight(&self, things: Vec<Thing>) -> Result<Vec<Duration>, StoreError>;
 }

@@ -2,6 +2,9 @@
 //! of their recipes. Nothing is taken that is in use, which the engine refuses, nor what this version
 //! or the configuration names. Off unless the configuration gives a time: another daemon on the same
 //! engine may be of such a version.
+//!
+//! How old something is cannot be asked of the engine: it notes the wall clock, which anybody may set. So
+//! a thing's age is for how long it has been seen here, which the store keeps.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,7 +13,6 @@ use bollard::models::{ImageSummary, Volume};
 use bollard::query_parameters::{
     ListImagesOptionsBuilder, ListVolumesOptionsBuilder, RemoveImageOptions, RemoveVolumeOptions,
 };
-use jiff::Timestamp;
 
 use super::DockerEngine;
 use super::client::{Call, is_missing};
@@ -68,30 +70,51 @@ impl Earlier {
     }
 }
 
+/// Something of another version that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// It.
+    pub earlier: Earlier,
+    /// Tells it from another one of the same name: when the volume was made, or which image it is.
+    pub mark: String,
+}
+
+impl Kept {
+    /// Whether something goes that has been seen for so long.
+    #[must_use]
+    pub fn is_over(&self, earlier: &Earlier, seen: Duration) -> bool {
+        let kept = match earlier {
+            Earlier::Volume(_) => self.volumes,
+            Earlier::Image(_) => self.images,
+        };
+        kept.is_some_and(|kept| seen > kept)
+    }
+}
+
 impl DockerEngine {
-    /// What is of other versions and older than it is kept.
+    /// What there is of other versions, of the kinds that are not kept for ever.
     ///
     /// # Errors
     ///
     /// [`EngineError`] if the engine does not tell.
-    pub async fn earlier(&self, kept: &Kept, now: Timestamp) -> Result<Vec<Earlier>, EngineError> {
+    pub async fn earlier(&self, kept: &Kept) -> Result<Vec<Found>, EngineError> {
         let docker = self.client().await?;
         let mut found = Vec::new();
-        if let Some(time) = kept.volumes {
+        if kept.volumes.is_some() {
             let filters = HashMap::from([("label", vec![LABEL_SUPERVISOR])]);
             let options = ListVolumesOptionsBuilder::new().filters(&filters).build();
             let listed = docker
                 .once(Call::ListEarlier, docker.list_volumes(Some(options)))
                 .await?;
-            found.extend(volumes(listed.volumes.unwrap_or_default(), now, time));
+            found.extend(volumes(listed.volumes.unwrap_or_default()));
         }
-        if let Some(time) = kept.images {
+        if kept.images.is_some() {
             let filters = HashMap::from([("label", vec![LABEL_IMAGE])]);
             let options = ListImagesOptionsBuilder::new().filters(&filters).build();
             let listed = docker
                 .once(Call::ListEarlier, docker.list_images(Some(options)))
                 .await?;
-            found.extend(images(listed, now, time, &kept.named));
+            found.extend(images(listed, &kept.named));
         }
         Ok(found)
     }
@@ -121,51 +144,42 @@ impl DockerEngine {
     }
 }
 
-fn is_older(created: Timestamp, now: Timestamp, time: Duration) -> bool {
-    Duration::try_from(now.duration_since(created)).is_ok_and(|age| age > time)
-}
-
-fn volumes(listed: Vec<Volume>, now: Timestamp, time: Duration) -> Vec<Earlier> {
+fn volumes(listed: Vec<Volume>) -> Vec<Found> {
     let current = volume_name();
-    let is_old = |volume: &Volume| {
-        // One of which nobody knows when it was made stays.
-        let created = volume.created_at.as_ref();
-        let created = created.and_then(|time| time.to_string().parse::<Timestamp>().ok());
-        created.is_some_and(|created| is_older(created, now, time))
-    };
-    let ours = listed.into_iter().filter(|volume| {
-        volume.name.starts_with(VOLUME_PREFIX) && volume.name != current && is_old(volume)
-    });
-    ours.map(|volume| Earlier::Volume(volume.name)).collect()
+    let ours = listed
+        .into_iter()
+        .filter(|volume| volume.name.starts_with(VOLUME_PREFIX) && volume.name != current);
+    ours.map(|volume| Found {
+        mark: volume
+            .created_at
+            .map_or_else(String::new, |made| made.to_string()),
+        earlier: Earlier::Volume(volume.name),
+    })
+    .collect()
 }
 
 /// An image that has any name that is kept stays under all its names.
-fn images(
-    listed: Vec<ImageSummary>,
-    now: Timestamp,
-    time: Duration,
-    named: &[String],
-) -> Vec<Earlier> {
+fn images(listed: Vec<ImageSummary>, named: &[String]) -> Vec<Found> {
     let default = default_reference();
     let mut found = Vec::new();
     for image in listed {
-        let tags: Vec<String> = image
+        let mut tags: Vec<String> = image
             .repo_tags
             .into_iter()
             .filter(|tag| !tag.contains("<none>"))
             .collect();
         let is_kept = |name: &String| *name == default || named.contains(name);
-        let created = Timestamp::from_second(image.created).ok();
-        let is_old = created.is_some_and(|created| is_older(created, now, time));
-        if !is_old || tags.iter().chain([&image.id]).any(is_kept) {
+        if tags.iter().chain([&image.id]).any(is_kept) {
             continue;
         }
-        // By each of its names: the last takes the image with it.
         if tags.is_empty() {
-            found.push(Earlier::Image(image.id));
-        } else {
-            found.extend(tags.into_iter().map(Earlier::Image));
+            tags.push(image.id.clone());
         }
+        // By each of its names: the last takes the image with it.
+        found.extend(tags.into_iter().map(|tag| Found {
+            earlier: Earlier::Image(tag),
+            mark: image.id.clone(),
+        }));
     }
     found
 }
@@ -176,63 +190,67 @@ mod tests {
 
     const DAY: Duration = Duration::from_secs(86_400);
 
-    fn now() -> Timestamp {
-        Timestamp::from_second(100 * 86_400).unwrap()
-    }
-
-    fn image(tags: &[&str], day: i64) -> ImageSummary {
+    fn image(tags: &[&str], number: i64) -> ImageSummary {
         ImageSummary {
-            id: format!("sha256:{day}"),
+            id: format!("sha256:{number}"),
             repo_tags: tags.iter().map(|&tag| tag.to_owned()).collect(),
-            created: day * 86_400,
             ..Default::default()
         }
     }
 
-    fn volume(name: &str, day: i64) -> Volume {
-        let created = Timestamp::from_second(day * 86_400).unwrap();
+    fn volume(name: &str) -> Volume {
         Volume {
             name: name.to_owned(),
-            created_at: created.to_string().parse().ok(),
+            created_at: "2026-11-30T00:00:00Z".parse().ok(),
             ..Default::default()
         }
     }
 
     #[test]
-    fn an_image_goes_if_it_is_old_and_has_no_name_that_is_kept() {
+    fn an_image_may_go_if_it_has_no_name_that_is_kept() {
         let listed = vec![
-            image(&["f:new"], 99),
             image(&["f:old", "f:also"], 1),
             image(&["f:named", "f:x"], 2),
             image(&[&default_reference()], 3),
             image(&["<none>:<none>"], 4),
         ];
-        let named = ["f:named".to_owned()];
-        let names: Vec<String> = images(listed, now(), 10 * DAY, &named)
-            .iter()
-            .map(|found| found.name().to_owned())
-            .collect();
+        let found = images(listed, &["f:named".to_owned()]);
+        let names: Vec<&str> = found.iter().map(|found| found.earlier.name()).collect();
         assert_eq!(names, ["f:old", "f:also", "sha256:4"]);
+        let marks: Vec<&str> = found.iter().map(|found| found.mark.as_str()).collect();
+        assert_eq!(marks, ["sha256:1", "sha256:1", "sha256:4"]);
     }
 
     #[test]
-    fn a_volume_goes_if_it_is_old_ours_and_of_another_version() {
+    fn a_volume_may_go_if_it_is_ours_and_of_another_version() {
         let listed = vec![
-            volume("fumehood-supervisor-a", 1),
-            volume("fumehood-supervisor-b", 99),
-            volume("of-somebody-else", 1),
-            volume(&volume_name(), 1),
+            volume("fumehood-supervisor-a"),
+            volume("of-somebody-else"),
+            volume(&volume_name()),
             Volume {
                 name: "fumehood-supervisor-undated".to_owned(),
                 ..Default::default()
             },
         ];
-        let found = volumes(listed, now(), 10 * DAY);
-        assert_eq!(found, [Earlier::Volume("fumehood-supervisor-a".to_owned())]);
+        let found = volumes(listed);
+        let names: Vec<&str> = found.iter().map(|found| found.earlier.name()).collect();
+        assert_eq!(
+            names,
+            ["fumehood-supervisor-a", "fumehood-supervisor-undated"]
+        );
+        assert_ne!(found[0].mark, found[1].mark);
     }
 
     #[test]
-    fn what_comes_from_the_future_stays() {
-        assert_eq!(images(vec![image(&["f:x"], 200)], now(), DAY, &[]), []);
+    fn what_has_been_seen_for_longer_than_its_kind_is_kept_is_over() {
+        let kept = Kept {
+            volumes: Some(DAY),
+            images: None,
+            named: Vec::new(),
+        };
+        let volume = Earlier::Volume("v".to_owned());
+        assert!(!kept.is_over(&volume, DAY));
+        assert!(kept.is_over(&volume, DAY + Duration::from_secs(1)));
+        assert!(!kept.is_over(&Earlier::Image("i".to_owned()), 99 * DAY));
     }
 }

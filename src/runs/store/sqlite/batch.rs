@@ -9,6 +9,7 @@ use super::access::Access;
 use super::failure::Flushes;
 use super::kept_clock::KeptClock;
 use super::space::{Low, Space};
+use crate::clock::HostTime;
 use crate::receipt::Notary;
 use crate::runs::store::StoreError;
 
@@ -23,9 +24,6 @@ pub(super) struct Surroundings {
     pub(super) boot: String,
 }
 
-/// Where the kernel says which life of the host this is (random(4)).
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-
 impl Surroundings {
     pub(super) fn new(space: Space, clock: KeptClock, notary: Notary) -> Self {
         Self {
@@ -33,7 +31,7 @@ impl Surroundings {
             clock,
             flushes: Flushes::default(),
             notary,
-            boot: std::fs::read_to_string(BOOT_ID).unwrap_or_default(),
+            boot: HostTime::now().boot,
         }
     }
 }

@@ -23,7 +23,7 @@ const APPLICATION_ID: i64 = 0x6675_6d65;
 
 /// What leads from each schema version to the next; the version is the number of steps taken.
 /// Steps that were released never change.
-pub(super) const MIGRATIONS: [&str; 7] = [
+pub(super) const MIGRATIONS: [&str; 8] = [
     include_str!("schema.sql"),
     include_str!("requests_by_sequence.sql"),
     include_str!("tenants.sql"),
@@ -31,6 +31,7 @@ pub(super) const MIGRATIONS: [&str; 7] = [
     include_str!("adoption.sql"),
     include_str!("retention.sql"),
     include_str!("attempts.sql"),
+    include_str!("sightings.sql"),
 ];
 
 /// How long a statement waits for a lock. There is one writer and one daemon, so only an

@@ -2,7 +2,9 @@
 //! artifact directories are written down: whoever looks sees all of a run or nothing, and what is
 //! left on the disk is known whenever the daemon dies. Receipts stay, so that their chain is whole.
 
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use rusqlite::{Connection, params};
@@ -14,10 +16,11 @@ use super::kept_clock::{KeptClock, Noted, age};
 use super::rows::{self, column};
 use super::writer::Operation;
 use super::{SqliteStore, changes, open, statements};
+use crate::clock::HostTime;
 use crate::ids::{ExecutionId, RunId, TenantId};
 use crate::runs::retention::plan::{Kept, Totals};
 use crate::runs::store::StoreError;
-use crate::runs::store::retained::{KeptRuns, Retained};
+use crate::runs::store::retained::{KeptRuns, Retained, Thing};
 
 #[async_trait]
 impl Retained for SqliteStore {
@@ -62,6 +65,28 @@ impl Retained for SqliteStore {
     async fn note_time(&self) -> Result<(), StoreError> {
         self.writer.run(NoteTime).await
     }
+
+    async fn sight(&self, things: Vec<Thing>) -> Result<Vec<Duration>, StoreError> {
+        self.writer.run(Sight(things)).await
+    }
+}
+
+/// For how long these things have been seen, read beside a daemon or without one; `None` for one that was
+/// not yet. Blocks.
+///
+/// # Errors
+///
+/// [`StoreError`] if there is no store, or none of this version.
+pub fn sighted(path: &Path, things: &[Thing]) -> Result<Vec<Option<Duration>>, StoreError> {
+    let connection = open::beside(path)?;
+    let flushes = Flushes::default();
+    let access = Access::new(&connection, &flushes, "look up what was seen");
+    let now = clock(access)?.now();
+    let ages = things.iter().map(|thing| {
+        let since = sighted_since(access, thing)?;
+        Ok(since.map(|since| age(now, since)))
+    });
+    ages.collect()
 }
 
 /// What a store at `path` keeps, by tenant, read beside a daemon or without one. Blocks.
@@ -90,10 +115,13 @@ pub(super) fn clock(access: Access<'_>) -> Result<KeptClock, StoreError> {
     let noted = access.first(statements::KEPT_CLOCK, params![], |row| {
         Ok(Noted {
             kept: column(row, "kept")?,
-            wall: column(row, "wall")?,
+            at: HostTime {
+                boot: column(row, "boot")?,
+                up: column(row, "up")?,
+            },
         })
     })?;
-    Ok(KeptClock::resume(noted.unwrap_or_default()))
+    Ok(KeptClock::resume(&noted.unwrap_or_default()))
 }
 
 /// The clock as a connection has it before there is an operation.
@@ -211,10 +239,50 @@ impl Operation for NoteTime {
     type Answer = ();
 
     fn execute(self, batch: &mut Batch<'_>) -> Result<(), StoreError> {
-        let Noted { kept, wall } = batch.clock().note();
+        let Noted { kept, at } = batch.clock().note();
         let access = batch.access(Self::NAME);
         access
-            .execute(statements::NOTE_CLOCK, params![kept, wall])
+            .execute(statements::NOTE_CLOCK, params![kept, at.boot, at.up])
             .map(drop)
     }
+}
+
+/// Notes what is there, and forgets what is not.
+struct Sight(Vec<Thing>);
+
+impl Operation for Sight {
+    const NAME: &'static str = "note what was seen";
+    type Answer = Vec<Duration>;
+
+    fn execute(self, batch: &mut Batch<'_>) -> Result<Vec<Duration>, StoreError> {
+        let (access, now) = (batch.access(Self::NAME), batch.clock().now());
+        let mut gone: BTreeSet<(String, String)> = access
+            .all(statements::SIGHTINGS, params![], |row| {
+                Ok((column(row, "kind")?, column(row, "name")?))
+            })?
+            .into_iter()
+            .collect();
+        let mut ages = Vec::new();
+        for thing in self.0 {
+            let known = sighted_since(access, &thing)?;
+            let Thing { kind, name, mark } = thing;
+            if known.is_none() {
+                access.execute(statements::SIGHT, params![kind, name, mark, now])?;
+            }
+            ages.push(age(now, known.unwrap_or(now)));
+            gone.remove(&(kind, name));
+        }
+        for (kind, name) in gone {
+            access.execute(statements::UNSIGHT, params![kind, name])?;
+        }
+        Ok(ages)
+    }
+}
+
+/// The kept time at which a thing was seen first.
+fn sighted_since(access: Access<'_>, thing: &Thing) -> Result<Option<i64>, StoreError> {
+    let Thing { kind, name, mark } = thing;
+    access.first(statements::SIGHTED, params![kind, name, mark], |row| {
+        column(row, "kept_since")
+    })
 }

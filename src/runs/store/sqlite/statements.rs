@@ -151,9 +151,19 @@ pub(super) const REMOVALS: &str =
 
 pub(super) const REMOVED: &str = "DELETE FROM removals WHERE execution_id = ?";
 
-pub(super) const KEPT_CLOCK: &str = "SELECT kept, wall FROM kept_clock WHERE id = 1";
+pub(super) const KEPT_CLOCK: &str = "SELECT kept, boot, up FROM kept_clock WHERE id = 1";
 
-pub(super) const NOTE_CLOCK: &str = "UPDATE kept_clock SET kept = ?, wall = ? WHERE id = 1";
+pub(super) const NOTE_CLOCK: &str = "UPDATE kept_clock SET kept = ?, boot = ?, up = ? WHERE id = 1";
+
+pub(super) const SIGHTED: &str =
+    "SELECT kept_since FROM sightings WHERE kind = ? AND name = ? AND mark = ?";
+
+pub(super) const SIGHT: &str =
+    "INSERT OR REPLACE INTO sightings (kind, name, mark, kept_since) VALUES (?, ?, ?, ?)";
+
+pub(super) const SIGHTINGS: &str = "SELECT kind, name FROM sightings";
+
+pub(super) const UNSIGHT: &str = "DELETE FROM sightings WHERE kind = ? AND name = ?";
 
 /// A run, if it is this tenant's.
 pub(super) fn run_of_tenant() -> String {
@@ -231,6 +241,10 @@ mod tests {
             REMOVED,
             KEPT_CLOCK,
             NOTE_CLOCK,
+            SIGHTED,
+            SIGHT,
+            SIGHTINGS,
+            UNSIGHT,
         ];
         let pages = [(false, false), (false, true), (true, false), (true, true)];
         let made = [run(), run_of_tenant(), complete_run(), runs_with_status()]
@@ -263,6 +277,8 @@ mod tests {
                     // The last receipt is the first row from the end.
                     || (step == "SCAN receipts" && [CHAIN_HEAD, LAST_RECEIPT].contains(&statement.as_str()))
                     || step == "SCAN executions USING INDEX executions_open"
+                    // All of what is on the engine is asked for.
+                    || (statement == SIGHTINGS && step == "SCAN sightings")
                     || (statement == REMOVABLE && step == "CORRELATED SCALAR SUBQUERY 1")
                     || (statement == JUDGEMENTS
                         && ["LIST SUBQUERY 1", "SCAN json_each VIRTUAL TABLE INDEX 1:"]

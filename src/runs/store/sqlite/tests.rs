@@ -142,7 +142,7 @@ async fn files_of_other_programs_and_newer_versions_are_refused() {
         newer,
         Err(StoreError::TooNew {
             found: 99,
-            known: 7
+            known: 8
         })
     ));
 
