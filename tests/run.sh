@@ -156,6 +156,8 @@ if [ $# -eq 0 ]; then
     step "Unit tests" cargo test --locked --workspace --no-fail-fast --lib --bins --test tidy
     step "Supervisor tests" cargo test --locked --package fumehood-supervisor --test integration
 fi
+# Together, so that no core waits for the other.
+[ $# -ne 0 ] || step "Build of the tests" cargo test --locked --no-run --test integration --test faults
 step "Sandbox image" cargo run --locked --quiet -- image build
 # Few at a time: each has a daemon and containers of its own, and deadlines to keep. Hostile programs are among
 # themselves: they are looked at for what they do to the disk and to others.

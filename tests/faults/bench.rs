@@ -12,5 +12,3 @@ pub(crate) mod stand;
 pub(crate) mod starts;
 
 pub(crate) mod invariants;
-
-pub(crate) mod promise;

@@ -78,15 +78,41 @@ async fn with_file(stand: &Stand) -> (Value, PathBuf) {
     (run["run_id"].clone(), file)
 }
 
-/// What was there before a jump and what ends after it is fresh. That retention is at work all the
-/// while shows in the oldest run, which goes by number: by a clock that listens to the wall's all
-/// would go.
+/// What a program has left when another daemon follows it is not asked of the wall clock.
+#[tokio::test(flavor = "multi_thread")]
+async fn f16_a_clock_that_jumps_between_two_daemons_leaves_a_program_its_time() {
+    let mut stand = Stand::new().await;
+    for ahead in [TEN_YEARS, -TEN_YEARS] {
+        stand.set_clock(0);
+        let code = "import time\nprint('armed', flush=True)\ntime.sleep(16)\nprint('over')\n";
+        let ends = Flight::start_until(&stand.daemon, limited(code, 40.0), "armed").await;
+        let late = "import time\nprint('armed', flush=True)\ntime.sleep(60)\n";
+        let late = Flight::start_until(&stand.daemon, limited(late, 5.0), "armed").await;
+        stand.daemon.kill();
+        stand.set_clock(ahead);
+        stand.daemon.launch();
+        let run = late.end(&stand.daemon).await;
+        assert_eq!(run["result"]["status"], "TIMEOUT", "{ahead}: {run:#}");
+        let took = run["result"]["duration_seconds"].as_f64().unwrap();
+        assert!((4.9..12.0).contains(&took), "{ahead}: {took}");
+        let run = ends.end(&stand.daemon).await;
+        assert_eq!(run["status"], "SUCCESS", "{ahead}: {run:#}");
+        assert_eq!(run["result"]["stdout"], "armed\nover\n");
+        let took = run["result"]["duration_seconds"].as_f64().unwrap();
+        assert!((15.9..30.0).contains(&took), "{ahead}: {took}");
+    }
+    stand.engine.is_empty(SOON).await;
+}
+
+/// What was there before a jump and what ends after it is fresh, and so is what is on the engine. That
+/// retention is at work all the while shows in the oldest run, which goes by number: by a clock that
+/// listens to the wall's all would go.
 #[tokio::test(flavor = "multi_thread")]
 async fn f16_retention_never_deletes_a_fresh_run_when_the_clock_jumps() {
-    // Between two daemons the wall clock counts, for a day at most: once here.
-    let keep =
-        "[retention]\nmax_age_days = 2\nmax_runs = 2\nmin_age_minutes = 0\nevery_seconds = 1";
+    let keep = "[retention]\nmax_age_days = 1\nengine_volume_days = 1\nmax_runs = 2\n\
+                min_age_minutes = 0\nevery_seconds = 1";
     let mut stand = Stand::with(Default::default(), keep).await;
+    let volume = stand.engine.volume_of_another_version().await;
     let mut kept = vec![with_file(&stand).await, with_file(&stand).await];
     for (ahead, is_down) in [
         (HOUR, false),
@@ -94,6 +120,7 @@ async fn f16_retention_never_deletes_a_fresh_run_when_the_clock_jumps() {
         (-TEN_YEARS, false),
         (TEN_YEARS, true),
         (0, true),
+        (2 * TEN_YEARS, true),
     ] {
         if is_down {
             stand.daemon.kill();
@@ -105,14 +132,29 @@ async fn f16_retention_never_deletes_a_fresh_run_when_the_clock_jumps() {
         kept.push(with_file(&stand).await);
         kept.remove(0);
         let newest_first: Vec<Value> = kept.iter().rev().map(|(id, _)| id.clone()).collect();
-        let listed = async || -> Vec<Value> {
-            let runs = stand.runs().await;
-            runs.iter().map(|run| run["run_id"].clone()).collect()
-        };
-        until(PATIENCE, listed, |ids| *ids == newest_first).await;
+        until(PATIENCE, || listed(&stand), |ids| *ids == newest_first).await;
         for (id, file) in &kept {
             assert!(file.exists(), "a jump to {ahead} s deleted {id}");
         }
+        let volumes = stand.engine.volumes().await;
+        assert!(volumes.contains(&volume), "a jump to {ahead} s deleted it");
     }
+    // Time that has been seen to pass counts.
+    stand.daemon.stop();
+    let store = stand.daemon.path().join("state/fumehood.db");
+    let store = rusqlite::Connection::open(store).unwrap();
+    let days = "UPDATE kept_clock SET kept = kept + 2 * 86400000000";
+    store.execute(days, []).unwrap();
+    store.close().unwrap();
+    stand.daemon.launch();
+    until(PATIENCE, || listed(&stand), Vec::is_empty).await;
+    let volumes = || stand.engine.volumes();
+    until(PATIENCE, volumes, |names| !names.contains(&volume)).await;
     stand.engine.is_empty(SOON).await;
+}
+
+/// The ids of its runs, newest first.
+async fn listed(stand: &Stand) -> Vec<Value> {
+    let runs = stand.runs().await;
+    runs.iter().map(|run| run["run_id"].clone()).collect()
 }

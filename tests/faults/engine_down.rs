@@ -40,8 +40,22 @@ async fn f1_a_killed_engine_ends_a_run_as_infrastructure_and_the_program_at_its_
     stand.assert_heals().await;
 }
 
+/// An engine without live-restore ends what it finds when it is started.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "waits for adoption"]
+async fn f1_an_engine_that_is_back_has_taken_the_program_along_which_is_not_blamed() {
+    let mut stand = Stand::new().await;
+    let flight = Flight::start_until(&stand.daemon, limited(SLEEPS, 60.0), "armed").await;
+    stand.engine.kill();
+    stand.engine.launch().await;
+    let begun = Instant::now();
+    let run = flight.end(&stand.daemon).await;
+    assert!(begun.elapsed() < Duration::from_secs(45), "{begun:?}");
+    assert_infrastructure(&run);
+    assert_eq!(run["result"]["stdout"], "armed\n");
+    stand.assert_heals().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn f2_with_live_restore_a_run_outlives_its_engine_and_keeps_all_its_output() {
     let live_restore = Setup {
         live_restore: true,
@@ -60,7 +74,6 @@ async fn f2_with_live_restore_a_run_outlives_its_engine_and_keeps_all_its_output
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "waits for adoption"]
 async fn f3_a_program_that_ends_while_the_engine_is_down_keeps_its_end() {
     let live_restore = Setup {
         live_restore: true,
@@ -86,10 +99,11 @@ async fn f3_a_program_that_ends_while_the_engine_is_down_keeps_its_end() {
 async fn f4_an_engine_that_is_stopped_ends_a_run_as_infrastructure() {
     let mut stand = Stand::new().await;
     let flight = Flight::start_until(&stand.daemon, limited(SLEEPS, 60.0), "armed").await;
-    let (run, ()) = tokio::join!(flight.end(&stand.daemon), stand.engine.stop());
+    stand.engine.stop().await;
+    stand.engine.launch().await;
+    let run = flight.end(&stand.daemon).await;
     assert_infrastructure(&run);
     assert_eq!(run["result"]["stdout"], "armed\n");
-    stand.engine.launch().await;
     stand.assert_heals().await;
 }
 

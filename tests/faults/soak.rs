@@ -9,7 +9,6 @@ use rand::{Rng as _, SeedableRng as _};
 use serde_json::{Value, json};
 
 use crate::bench::invariants::{Asked, Program, Tally, check, is_over, seen};
-use crate::bench::promise::RUNS_SURVIVE_A_KILL;
 use crate::bench::stand::Stand;
 use crate::bench::starts::nonce;
 use crate::support::wait::until;
@@ -58,13 +57,19 @@ async fn killed_at_random_instants_under_load_it_keeps_every_promise() {
             eprintln!("  kill {round:>3}: {told}");
         }
     }
-    let tally = soak.conclude().await;
-    assert!(
-        tally.whole > 0,
-        "nothing got through: the kills come too often"
-    );
+    let Tally {
+        adopted,
+        afresh,
+        given_up,
+    } = soak.conclude().await;
     let runs = soak.asked.len();
-    let Tally { whole, interrupted } = tally;
+    let whole = runs - given_up;
+    // A moment of less than a thousandth of a second.
+    assert!(
+        given_up <= 1 + runs / 200,
+        "{given_up} of {runs} were given up"
+    );
+    assert!(adopted > 0, "no kill met a program that ran");
     eprintln!(
         "After {rounds} kills, and {} of daemons that were starting:",
         soak.interrupted_starts
@@ -73,7 +78,13 @@ async fn killed_at_random_instants_under_load_it_keeps_every_promise() {
         format!("{runs} runs were asked for: all are there, and no other"),
         "no program was started twice".to_owned(),
         format!("{whole} ended as their programs meant to, with all they printed and wrote"),
-        format!("{interrupted} ended as interrupted ({})", allowed()),
+        format!(
+            "{adopted} of them were attached to again by another daemon, after a start or an end"
+        ),
+        format!("{afresh} more were prepared afresh by another daemon, before their start"),
+        format!(
+            "{given_up} were killed in the moment of their start: not started, and said to be our fault"
+        ),
         "no record changed after its end".to_owned(),
         format!("{runs} receipts in one chain, one for each run"),
         "nothing is left: no container, volume, half-done file, directory or descriptor".to_owned(),
@@ -82,19 +93,11 @@ async fn killed_at_random_instants_under_load_it_keeps_every_promise() {
         eprintln!("  ok  {held}");
     }
     eprintln!(
-        "For RESULTS.md: {rounds} kills, {runs} runs: {whole} whole, {interrupted} interrupted, 0 lost, \
-         0 started twice, 0 left; {} s, seed {seed}",
+        "For RESULTS.md: {rounds} kills, {} of starts, {runs} runs: {whole} whole, of them {adopted} attached to \
+         again and {afresh} prepared afresh; {given_up} given up at their start, 0 lost, 0 started twice, 0 left; {} s, seed {seed}",
+        soak.interrupted_starts,
         begun.elapsed().as_secs()
     );
-}
-
-/// What is said of the number of interrupted runs.
-fn allowed() -> &'static str {
-    if RUNS_SURVIVE_A_KILL {
-        "none may"
-    } else {
-        "those that a kill found going on; there is no adoption yet"
-    }
 }
 
 /// A soak that is going on.
@@ -222,7 +225,6 @@ impl Soak {
     /// Waits for the end of all runs and checks what has to be true then.
     async fn conclude(&mut self) -> Tally {
         let tally = check(&mut self.stand, &self.asked).await;
-        assert_eq!(tally.whole + tally.interrupted, self.asked.len());
         for (id, earlier) in &self.over {
             let now = seen(&self.stand.daemon, id).await;
             assert_eq!(now, *earlier, "a final record changed");

@@ -225,9 +225,8 @@ async fn f15_damage_in_the_middle_is_told_as_such_with_the_remedy() {
     daemon.launch();
 }
 
-/// What the row asks for beyond that: the code after which no supervisor starts the daemon again.
+/// The code after which no supervisor starts the daemon again.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "waits for retention: damage ends with 69, as whatever is missing for a while does"]
 async fn f15_damage_in_the_middle_ends_with_a_code_of_its_own() {
     let (mut daemon, path) = with_records().await;
     let (code, why) = refused(&daemon, &path, &zeroed(&path));

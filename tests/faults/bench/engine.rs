@@ -4,12 +4,14 @@
 //! Its data directory is kept between tests, since bringing the image into it takes longer than any
 //! of them; so one at a time uses it.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use bollard::models::VolumeCreateRequest;
 use bollard::query_parameters::{
     ImportImageOptions, ListContainersOptions, ListVolumesOptions, RemoveContainerOptions,
 };
@@ -190,6 +192,19 @@ impl SecondEngine {
             .unwrap();
         let volumes = list.volumes.unwrap_or_default();
         volumes.into_iter().map(|volume| volume.name).collect()
+    }
+
+    /// Makes a volume as another version of fumehood would have; gives its name.
+    pub(crate) async fn volume_of_another_version(&self) -> String {
+        let name = format!("fumehood-supervisor-test-{}", uuid::Uuid::new_v4().simple());
+        let label = ("fumehood.supervisor".to_owned(), name.clone());
+        let request = VolumeCreateRequest {
+            name: Some(name.clone()),
+            labels: Some(HashMap::from([label])),
+            ..Default::default()
+        };
+        self.docker().await.create_volume(request).await.unwrap();
+        name
     }
 
     /// Waits for its one container; gives its name.

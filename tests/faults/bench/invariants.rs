@@ -1,7 +1,7 @@
 //! What is true after any kill: of every run that was acknowledged, of the receipts, of the store,
 //! of the disk and of the engine.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,6 @@ use std::process::Command;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::promise::{INTERRUPTED, RUNS_SURVIVE_A_KILL};
 use super::stand::{SOON, Stand};
 use crate::support::Daemon;
 
@@ -71,14 +70,47 @@ impl Program {
     }
 }
 
-/// How runs ended.
+/// How many runs had to be gone on with by another daemon than the one that started them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// As the program meant to.
-    pub(crate) whole: usize,
-    /// Interrupted by a kill, which only a daemon without adoption may say.
-    pub(crate) interrupted: usize,
+    /// Their programs may have been running: they were attached to again.
+    pub(crate) adopted: usize,
+    /// Their programs had not been started: they were prepared afresh, and no more than that.
+    pub(crate) afresh: usize,
+    /// Their daemon died in the moment in which it told their program to start: that cannot be told from a
+    /// start, so they were not started and ended as the infrastructure's fault. All others ended as
+    /// their programs meant to, or the check would have failed.
+    pub(crate) given_up: usize,
 }
+
+/// What such a run says.
+const GIVEN_UP: &str = "The program is not at fault";
+
+impl Tally {
+    /// As the daemons of a directory logged it, and with so many that were given up.
+    fn of(log: &str, given_up: usize) -> Self {
+        let mut attached = BTreeSet::new();
+        let mut afresh = BTreeSet::new();
+        for line in log.lines().filter(|line| line.contains(TAKEN_OVER)) {
+            let (_, rest) = line.split_once("execution.id=").unwrap();
+            let id = rest.split(' ').next().unwrap();
+            if line.contains("step=Attach") {
+                attached.insert(id);
+            } else if line.contains("step=Afresh") {
+                afresh.insert(id);
+            }
+        }
+        // One that is prepared afresh can be attached to later.
+        Self {
+            adopted: attached.len(),
+            afresh: afresh.difference(&attached).count(),
+            given_up,
+        }
+    }
+}
+
+/// What the daemon logs of each execution that it goes on with, with the step that it takes.
+const TAKEN_OVER: &str = "an execution of an earlier daemon is taken over";
 
 /// Everything that clients see of a run.
 pub(crate) async fn seen(daemon: &Daemon, id: &str) -> Value {
@@ -96,27 +128,19 @@ pub(crate) fn is_over(seen: &Value) -> bool {
     !["QUEUED", "RUNNING"].contains(&seen[0]["status"].as_str().unwrap())
 }
 
-/// Checks everything once all runs are over; stops the daemon for it. Gives how the runs ended.
+/// Checks everything once all runs are over; stops the daemon for it. Tells how they came there.
 pub(crate) async fn check(stand: &mut Stand, asked: &[Asked]) -> Tally {
-    let mut tally = Tally::default();
+    let mut given_up = 0;
     for run in asked {
         let ended = stand.daemon.ended(&run.id).await;
         let seen = seen(&stand.daemon, &run.id).await;
         let started = stand.starts.of(&run.nonce);
-        assert!(started <= 1, "started {started} times: {ended:#}");
-        if ended["final_error"]
-            .as_str()
-            .is_some_and(|why| why.starts_with(INTERRUPTED))
-        {
-            if RUNS_SURVIVE_A_KILL {
-                panic!("interrupted: {ended:#}");
-            }
-            assert_eq!(ended["status"], "FAIL");
-            tally.interrupted += 1;
+        let why = ended["final_error"].as_str().unwrap_or_default();
+        if started == 0 && ended["status"] == "FAIL" && why.contains(GIVEN_UP) {
+            given_up += 1;
         } else {
-            assert_eq!(started, 1, "{ended:#}");
+            assert_eq!(started, 1, "started {started} times: {ended:#}");
             assert_whole(&stand.daemon, run, &seen);
-            tally.whole += 1;
         }
     }
     assert_no_run_but(stand, asked).await;
@@ -129,6 +153,7 @@ pub(crate) async fn check(stand: &mut Stand, asked: &[Asked]) -> Tally {
     assert_no_orphans(&stand.daemon.artifacts(""), &executions);
     assert_nothing_half_done(&stand.daemon.path().join("state"));
     assert_store_is_sound(&stand.daemon.path().join("state/fumehood.db"));
+    let tally = Tally::of(&stand.daemon.log(), given_up);
     stand.daemon.launch();
     tally
 }
@@ -180,8 +205,8 @@ async fn assert_no_run_but(stand: &Stand, asked: &[Asked]) {
 }
 
 /// One receipt for each run, in one chain by one key, as the program itself verifies it. Gives the
-/// executions, with whether each was lost.
-fn assert_one_chain(daemon: &Daemon, asked: &[Asked]) -> BTreeMap<String, bool> {
+/// executions.
+fn assert_one_chain(daemon: &Daemon, asked: &[Asked]) -> BTreeSet<String> {
     let exported = call(daemon.path(), &["receipt", "export"]);
     let key = call(daemon.path(), &["receipt", "key"]);
     fs::write(daemon.path().join("receipts.jsonl"), &exported).unwrap();
@@ -190,7 +215,7 @@ fn assert_one_chain(daemon: &Daemon, asked: &[Asked]) -> BTreeMap<String, bool> 
         &["verify", "receipts.jsonl", "--key", key.trim_end()],
     );
     let mut runs = Vec::new();
-    let mut executions = BTreeMap::new();
+    let mut executions = BTreeSet::new();
     for (line, number) in exported.lines().zip(1..) {
         let receipt: Value = serde_json::from_str(line).unwrap();
         let statement = &receipt["statement"];
@@ -198,8 +223,8 @@ fn assert_one_chain(daemon: &Daemon, asked: &[Asked]) -> BTreeMap<String, bool> 
         let execution = &statement["execution"];
         runs.push(execution["run_id"].as_str().unwrap().to_owned());
         let id = execution["id"].as_str().unwrap().to_owned();
-        let is_lost = statement["outcome"]["status"] == "LOST";
-        assert_eq!(executions.insert(id, is_lost), None, "two receipts of one");
+        assert_ne!(statement["outcome"]["status"], "LOST", "{receipt}");
+        assert!(executions.insert(id), "two receipts of one");
     }
     runs.sort();
     let mut expected: Vec<_> = asked.iter().map(|run| run.id.clone()).collect();
@@ -208,14 +233,11 @@ fn assert_one_chain(daemon: &Daemon, asked: &[Asked]) -> BTreeMap<String, bool> 
     executions
 }
 
-/// Every published directory is of an execution that is on record, with whether it was lost; and
-/// nothing is half-done.
+/// Every published directory is of an execution that is on record; and nothing is half-done.
 #[track_caller]
-fn assert_no_orphans(models: &Path, executions: &BTreeMap<String, bool>) {
+fn assert_no_orphans(models: &Path, executions: &BTreeSet<String>) {
     for name in names_in(models) {
-        let is_lost = executions.get(&name);
-        let excused = is_lost == Some(&true) && !RUNS_SURVIVE_A_KILL;
-        assert!(is_lost == Some(&false) || excused, "an orphan: {name}");
+        assert!(executions.contains(&name), "an orphan: {name}");
     }
 }
 
@@ -259,7 +281,7 @@ fn call(directory: &Path, arguments: &[&str]) -> String {
 fn a_directory_of_an_execution_on_record_is_no_orphan() {
     let models = tempfile::tempdir().unwrap();
     fs::create_dir(models.path().join("exec_aaaaaaaa")).unwrap();
-    let executions = BTreeMap::from([("exec_aaaaaaaa".to_owned(), false)]);
+    let executions = BTreeSet::from(["exec_aaaaaaaa".to_owned()]);
     assert_no_orphans(models.path(), &executions);
 }
 
@@ -268,7 +290,7 @@ fn a_directory_of_an_execution_on_record_is_no_orphan() {
 fn a_directory_without_an_execution_on_record_is_noticed() {
     let models = tempfile::tempdir().unwrap();
     fs::create_dir(models.path().join("exec_bbbbbbbb")).unwrap();
-    assert_no_orphans(models.path(), &BTreeMap::new());
+    assert_no_orphans(models.path(), &BTreeSet::new());
 }
 
 #[test]
@@ -276,5 +298,23 @@ fn a_directory_without_an_execution_on_record_is_noticed() {
 fn a_half_done_directory_is_noticed() {
     let models = tempfile::tempdir().unwrap();
     fs::create_dir(models.path().join(".partial-exec_cccccccc")).unwrap();
-    assert_no_orphans(models.path(), &BTreeMap::new());
+    assert_no_orphans(models.path(), &BTreeSet::new());
+}
+
+#[test]
+fn what_was_gone_on_with_is_told_by_the_log_of_all_daemons() {
+    let log = format!(
+        "INFO {TAKEN_OVER} execution.id=exec_a step=Afresh\n\
+         INFO {TAKEN_OVER} execution.id=exec_b step=Afresh\n\
+         INFO A run has ended run.id=b\n\
+         INFO {TAKEN_OVER} execution.id=exec_b step=Attach\n\
+         INFO {TAKEN_OVER} execution.id=exec_b step=Attach\n\
+         INFO {TAKEN_OVER} execution.id=exec_c step=Attach\n"
+    );
+    let tally = Tally {
+        adopted: 2,
+        afresh: 1,
+        given_up: 3,
+    };
+    assert_eq!(Tally::of(&log, 3), tally);
 }

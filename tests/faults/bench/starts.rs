@@ -72,6 +72,7 @@ impl Seen {
             | ToSupervisor::Ack(_)
             | ToSupervisor::Cancel
             | ToSupervisor::Collect(_)
+            | ToSupervisor::CollectAnew(_)
             | ToSupervisor::Resume(_) => {}
         }
     }
