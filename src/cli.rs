@@ -60,11 +60,11 @@ pub(crate) mod exit {
     /// For a store that cannot be used. What another attempt would not put right has the code after
     /// which `deploy/fumehood.service` makes none.
     pub(crate) fn of_store(error: &StoreError) -> u8 {
-        if matches!(error, StoreError::Corrupt(_) | StoreError::TooNew { .. }) {
-            CONFIG
-        } else {
-            UNAVAILABLE
-        }
+        let is_lasting = matches!(
+            error,
+            StoreError::Corrupt(_) | StoreError::TooNew { .. } | StoreError::Unreadable(_)
+        );
+        if is_lasting { CONFIG } else { UNAVAILABLE }
     }
 
     #[cfg(test)]

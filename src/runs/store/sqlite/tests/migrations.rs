@@ -150,11 +150,16 @@ pub(super) fn of_version(version: usize, from: &Place) -> Place {
     let tables =
         "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";
     for table in names(tables) {
-        // One that is there no more has what the steps have put there.
-        let columns = names(&format!(
-            "SELECT name FROM pragma_table_info('{table}', 'main') WHERE name IN \
-             (SELECT name FROM pragma_table_info('{table}', 'present'))"
-        ));
+        let of = |database: &str| {
+            names(&format!(
+                "SELECT name FROM pragma_table_info('{table}', '{database}')"
+            ))
+        };
+        let (columns, present) = (of("main"), of("present"));
+        // What has lost a column since is left as the steps made it.
+        if columns.iter().any(|column| !present.contains(column)) {
+            continue;
+        }
         let columns = columns.join(", ");
         let copy =
             format!("REPLACE INTO main.{table} ({columns}) SELECT {columns} FROM present.{table}");
