@@ -81,6 +81,7 @@ fn refused(daemon: &Daemon, path: &Path, damaged: &[u8]) -> (Option<i32>, String
     fs::write(path, damaged).unwrap();
     let start = start(daemon.path());
     let after = fs::read(path).unwrap();
+    remove_logs(path);
     fs::write(path, whole).unwrap();
     match start {
         Start::Serves => panic!("it serves from a damaged store"),
