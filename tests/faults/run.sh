@@ -18,7 +18,7 @@ quick='
     kills::r1_
     kills::killed_at_any_point_after_its_start_a_run_ends_once_and_leaves_nothing
     engine_down::f5_
-    engine_down::f6_
+    engine_down::f6_while_the_engine_is_away_runs_are_told
     engine_odd::f10_
     disks::f14_
     clock::the_injected_clock_
