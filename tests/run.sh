@@ -165,7 +165,9 @@ step "Sandbox image" cargo run --locked --quiet -- image build
 waiting='engine:: faults:: unavailable::'
 if [ $# -eq 0 ]; then
     # shellcheck disable=SC2046 # a list
-    step "Integration tests" cargo test --locked --test integration -- --test-threads=2 --skip hostile:: $(printf -- '--skip %s ' $waiting)
+    step "Integration tests" cargo test --locked --test integration -- --test-threads=2 --skip hostile:: --skip load:: $(printf -- '--skip %s ' $waiting)
+    # How soon it answers under load is looked at without any other load.
+    step "Tests under load" cargo test --locked --test integration -- --test-threads=1 load::
     # shellcheck disable=SC2086 # a list
     step "Tests that wait" cargo test --locked --test integration -- --test-threads=4 $waiting
     step "Hostile programs" cargo test --locked --test integration -- --test-threads=2 hostile::

@@ -14,18 +14,33 @@ pub(crate) async fn printed(daemon: &Daemon, run: &str, text: &str) -> String {
     let path = format!("/runs/{run}/events");
     let request = daemon.request(reqwest::Method::GET, &path).send();
     let mut events = request.await.unwrap();
-    let mut seen = String::new();
+    let mut seen = Vec::new();
     let reading = async {
-        while !seen.contains(text) {
+        while !output(&seen).contains(text) {
             let piece = events.chunk().await.unwrap();
-            let piece = piece.unwrap_or_else(|| panic!("the run never printed {text}: {seen}"));
-            seen.push_str(&String::from_utf8_lossy(&piece));
+            let piece = piece.unwrap_or_else(|| {
+                let seen = String::from_utf8_lossy(&seen);
+                panic!("the run never printed {text}: {seen}")
+            });
+            seen.extend_from_slice(&piece);
         }
     };
     tokio::time::timeout(PATIENCE, reading)
         .await
         .unwrap_or_else(|_| panic!("the run did not print {text} in time"));
-    seen
+    String::from_utf8_lossy(&seen).into_owned()
+}
+
+/// What the program wrote, of all that the events say: ids and states are not its.
+fn output(events: &[u8]) -> String {
+    let events = String::from_utf8_lossy(events);
+    let whole = events.rsplit_once("\n\n").map_or("", |(whole, _)| whole);
+    let data = whole.lines().filter_map(|line| line.strip_prefix("data: "));
+    data.filter_map(|data| {
+        let data: Value = serde_json::from_str(data).unwrap();
+        data["text"].as_str().map(str::to_owned)
+    })
+    .collect()
 }
 
 /// A run that was submitted and can be asked for its result later.
