@@ -31,7 +31,9 @@ def test_output_goes_on_where_the_connection_was_cut(proxied: Client, proxy: Pro
     result = proxied.run(COUNTER, on_output=pieces.append)
     assert result.stdout == LINES
     assert "".join(piece.text for piece in pieces) == LINES
-    asked = [re.search(rb"(?i)\nlast-event-id: (\d+)", request) for request in proxy.seen]
+    asked = [
+        re.search(rb"(?i)\nlast-event-id: [0-9a-f]{8}-(\d+)", request) for request in proxy.seen
+    ]
     resumed = [int(found.group(1)) for found in asked if found]
     assert len(resumed) == 4
     assert resumed == sorted(set(resumed))
