@@ -69,7 +69,7 @@ impl Disk {
                 return;
             }
             self.make_room();
-            std::thread::sleep(std::time::Duration::from_millis(5));
+            std::thread::park_timeout(Duration::from_millis(5));
         }
         panic!("the room on the disk does not come to rest");
     }
