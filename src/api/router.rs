@@ -83,6 +83,11 @@ pub fn router(state: ApiState) -> Router {
     for path in paths {
         router = router.route(path, at(path, &state));
     }
+    behind(router, doorkeeper, state)
+}
+
+/// Routes behind what every request passes, whichever listener it came to.
+fn behind(router: Router<ApiState>, doorkeeper: Arc<Doorkeeper>, state: ApiState) -> Router {
     router
         .fallback(async || ApiError::NotFound)
         .layer(from_fn(layers::answer_panics))
@@ -97,16 +102,11 @@ pub fn router(state: ApiState) -> Router {
 pub fn metrics_router(state: ApiState) -> Router {
     // A page in a browser on this host gets here by no name, token or not.
     let doorkeeper = Arc::new(Doorkeeper::of_loopback());
-    Router::new()
+    let router = Router::new()
         .route("/metrics", get(metrics::metrics).head(refuse("GET")))
         .route("/live", get(health::live).head(refuse("GET")))
-        .method_not_allowed_fallback(refuse("GET"))
-        .fallback(async || ApiError::NotFound)
-        .layer(from_fn(layers::answer_panics))
-        .layer(from_fn_with_state(doorkeeper, origin::check))
-        .layer(from_fn(layers::log_failures))
-        .layer(from_fn(layers::set_headers))
-        .with_state(state)
+        .method_not_allowed_fallback(refuse("GET"));
+    behind(router, doorkeeper, state)
 }
 
 /// All that the table has at a path, each behind its guard.
