@@ -62,7 +62,10 @@ pub(crate) mod exit {
     pub(crate) fn of_store(error: &StoreError) -> u8 {
         let is_lasting = matches!(
             error,
-            StoreError::Corrupt(_) | StoreError::TooNew { .. } | StoreError::Unreadable(_)
+            StoreError::Corrupt(_)
+                | StoreError::OtherInstance { .. }
+                | StoreError::TooNew { .. }
+                | StoreError::Unreadable(_)
         );
         if is_lasting { CONFIG } else { UNAVAILABLE }
     }
@@ -76,6 +79,8 @@ pub(crate) mod exit {
             let store = |error| of(&AppError::Store(error));
             assert_eq!(store(StoreError::Corrupt(String::new())), CONFIG);
             assert_eq!(store(StoreError::TooNew { found: 9, known: 8 }), CONFIG);
+            let [owner, own] = ["a", "b"].map(str::to_owned);
+            assert_eq!(store(StoreError::OtherInstance { owner, own }), CONFIG);
             let path = String::new();
             assert_eq!(store(StoreError::InUse { path }), UNAVAILABLE);
             assert_eq!(store(StoreError::Unflushed), UNAVAILABLE);

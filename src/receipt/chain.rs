@@ -78,6 +78,12 @@ impl Notary {
         self.key.public()
     }
 
+    /// The daemon whose receipts it makes.
+    #[must_use]
+    pub fn instance(&self) -> &InstanceId {
+        &self.instance
+    }
+
     /// The receipt of an execution, but for its place in the chain.
     ///
     /// # Errors

@@ -142,6 +142,18 @@ pub enum StoreError {
         /// Where.
         path: String,
     },
+    /// It is that of another state directory: the sandboxes of what is open in it are not known here.
+    #[error(
+        "the store belongs to the instance {owner} and app.state_dir to {own}: set app.state_dir to the \
+         directory whose file `instance` says {owner}; if that one is lost, write {owner} into the file \
+         `instance` of the new one, and programs that were running are started anew"
+    )]
+    OtherInstance {
+        /// In the file.
+        owner: String,
+        /// Of the state directory.
+        own: String,
+    },
     /// It was written by a newer version.
     #[error(
         "the store has schema version {found}, this version knows up to {known}: upgrade fumehood"
@@ -205,6 +217,7 @@ impl StoreError {
             Self::Failed { .. } | Self::LowSpace { .. } => true,
             Self::Open { .. }
             | Self::InUse { .. }
+            | Self::OtherInstance { .. }
             | Self::TooNew { .. }
             | Self::TooOld { .. }
             | Self::Corrupt(_)

@@ -10,6 +10,8 @@ mod broken;
 
 mod drained;
 
+mod state;
+
 use serde_json::{Value, json};
 
 use crate::support::daemon::PATIENCE;

@@ -101,7 +101,8 @@ impl SqliteStore {
     /// # Errors
     ///
     /// [`StoreError::InUse`] if another daemon has it, [`StoreError::Corrupt`] if it is damaged or
-    /// another program's, [`StoreError::TooNew`] if a newer version wrote it: in these cases the
+    /// another program's, [`StoreError::TooNew`] if a newer version wrote it,
+    /// [`StoreError::OtherInstance`] if it is not that of the notary's daemon: in these cases the
     /// file is left as it was. [`StoreError::Open`] for everything else.
     pub async fn open(path: &Path, notary: Notary) -> Result<Self, StoreError> {
         Self::open_with(path, notary, StoreSettings::default()).await
@@ -119,9 +120,9 @@ impl SqliteStore {
     ) -> Result<Self, StoreError> {
         let cannot = |fault: Fault| open::cannot_open(path, fault);
         let given = path.to_owned();
-        let key = notary.public_key();
+        let (key, instance) = (notary.public_key(), notary.instance().clone());
         let opening = spawn_blocking(move || {
-            let opened = open::open(&given, settings.check_limit)?;
+            let opened = open::open(&given, settings.check_limit, &instance)?;
             let flushes = Flushes::default();
             let access = Access::new(&opened.reader, &flushes, "read the last receipt");
             receipts::standing(access, key)?.tell();

@@ -11,11 +11,12 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _, TransactionBehavior};
 
 use super::lock::{FileLock, no_follow};
 use super::statements;
 use crate::durable::{make_directory, sync_directory};
+use crate::ids::InstanceId;
 use crate::runs::store::{Fault, StoreError};
 
 /// Marks the file as this program's, in SQLite's `application_id`: "fume".
@@ -23,7 +24,7 @@ const APPLICATION_ID: i64 = 0x6675_6d65;
 
 /// What leads from each schema version to the next; the version is the number of steps taken.
 /// Steps that were released never change.
-pub(super) const MIGRATIONS: [&str; 8] = [
+pub(super) const MIGRATIONS: [&str; 9] = [
     include_str!("schema.sql"),
     include_str!("requests_by_sequence.sql"),
     include_str!("tenants.sql"),
@@ -32,6 +33,7 @@ pub(super) const MIGRATIONS: [&str; 8] = [
     include_str!("retention.sql"),
     include_str!("attempts.sql"),
     include_str!("sightings.sql"),
+    include_str!("owner.sql"),
 ];
 
 /// How long a statement waits for a lock. There is one writer and one daemon, so only an
@@ -66,8 +68,12 @@ pub(super) struct Opened {
 }
 
 /// Opens the database. Blocks for as long as it takes to read all of it, but spends no more than
-/// `check_limit` on that.
-pub(super) fn open(path: &Path, check_limit: Duration) -> Result<Opened, StoreError> {
+/// `check_limit` on that. It has to be `instance`'s, or nobody's yet.
+pub(super) fn open(
+    path: &Path,
+    check_limit: Duration,
+    instance: &InstanceId,
+) -> Result<Opened, StoreError> {
     let (directory, path) = prepare_directory(path)?;
     let lock = FileLock::take(&lock_path(&path))?;
     require_unless_new(&lock, &path)?;
@@ -78,7 +84,7 @@ pub(super) fn open(path: &Path, check_limit: Duration) -> Result<Opened, StoreEr
 
     let failed = |source| refused(&path, source);
     let mut writer = writer(&path).map_err(failed)?;
-    migrate(&mut writer).map_err(failed)?;
+    migrate(&mut writer, instance).map_err(failed)??;
     let unfinished = number(&writer, statements::COUNT_UNFINISHED).map_err(failed)?;
     sync_directory(&directory).map_err(|error| cannot_open(&directory, error))?;
     let reader = reader(&path).map_err(failed)?;
@@ -281,7 +287,12 @@ fn number(connection: &Connection, query: &'static str) -> Result<i64, rusqlite:
     connection.query_row(query, [], |row| row.get(0))
 }
 
-fn migrate(writer: &mut Connection) -> Result<(), rusqlite::Error> {
+/// Takes the steps that are missing and sees to it that the store is `instance`'s; all of it, or nothing
+/// is changed.
+fn migrate(
+    writer: &mut Connection,
+    instance: &InstanceId,
+) -> Result<Result<(), StoreError>, rusqlite::Error> {
     let transaction = writer.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let version = number(&transaction, "PRAGMA user_version")?;
     let taken = usize::try_from(version).unwrap_or(0);
@@ -299,7 +310,21 @@ fn migrate(writer: &mut Connection) -> Result<(), rusqlite::Error> {
             "The schema of the store was brought up to date"
         );
     }
-    transaction.commit()
+    let owner: Option<String> = transaction
+        .query_row(statements::OWNER, [], |row| row.get(0))
+        .optional()?;
+    match owner {
+        None => {
+            transaction.execute(statements::SET_OWNER, [instance.as_str()])?;
+        }
+        Some(owner) if owner == instance.as_str() => {}
+        // What is open in it may run in sandboxes that this instance knows nothing of.
+        Some(owner) => {
+            let own = instance.to_string();
+            return Ok(Err(StoreError::OtherInstance { owner, own }));
+        }
+    }
+    transaction.commit().map(Ok)
 }
 
 fn known_version() -> i64 {

@@ -151,6 +151,10 @@ pub(super) const REMOVALS: &str =
 
 pub(super) const REMOVED: &str = "DELETE FROM removals WHERE execution_id = ?";
 
+pub(super) const OWNER: &str = "SELECT instance FROM owner WHERE id = 1";
+
+pub(super) const SET_OWNER: &str = "INSERT INTO owner (id, instance) VALUES (1, ?)";
+
 pub(super) const KEPT_CLOCK: &str = "SELECT kept, boot, up FROM kept_clock WHERE id = 1";
 
 pub(super) const NOTE_CLOCK: &str = "UPDATE kept_clock SET kept = ?, boot = ?, up = ? WHERE id = 1";
@@ -239,6 +243,8 @@ mod tests {
             NOTE_REMOVALS,
             REMOVALS,
             REMOVED,
+            OWNER,
+            SET_OWNER,
             KEPT_CLOCK,
             NOTE_CLOCK,
             SIGHTED,

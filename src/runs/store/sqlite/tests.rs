@@ -23,7 +23,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::*;
 use crate::ids::ClientKey;
-use crate::receipt::testing::notary;
+use crate::receipt::testing::{notary, notary_with};
 use crate::runs::record::Ending;
 use crate::runs::service::testing::{
     Place, client, episode, finish, new_run, recorded, request, start, tenant,
@@ -130,6 +130,25 @@ async fn a_second_daemon_is_refused_until_the_first_has_closed() {
     place.open().await;
 }
 
+/// The sandboxes of what is open in it would be unknown there, and its programs be started twice.
+#[tokio::test]
+async fn another_state_directory_is_refused_and_changes_nothing() {
+    let place = Place::new();
+    place.open().await.close().await;
+    let before = std::fs::read(place.file()).unwrap();
+    let other = SqliteStore::open(&place.file(), notary_with(7, "mnopqrstuvwx")).await;
+    let Err(StoreError::OtherInstance { owner, own }) = other else {
+        panic!("{other:?}");
+    };
+    assert_eq!(
+        (owner.as_str(), own.as_str()),
+        ("abcdefghijkl", "mnopqrstuvwx")
+    );
+    assert_eq!(std::fs::read(place.file()).unwrap(), before);
+    // Nobody is kept away by the attempt.
+    place.open().await.close().await;
+}
+
 #[tokio::test]
 async fn files_of_other_programs_and_newer_versions_are_refused() {
     let place = Place::new();
@@ -142,7 +161,7 @@ async fn files_of_other_programs_and_newer_versions_are_refused() {
         newer,
         Err(StoreError::TooNew {
             found: 99,
-            known: 8
+            known: 9
         })
     ));
 
