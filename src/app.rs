@@ -6,6 +6,9 @@ mod workshop;
 
 mod keeping;
 
+mod state;
+
+use std::mem::ManuallyDrop;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -69,6 +72,15 @@ pub enum AppError {
         /// Why.
         #[source]
         source: std::io::Error,
+    },
+    /// Another daemon is at work with what is in the state directory.
+    #[error(
+        "the state directory {path} is in use by another fumehood: stop it or give this one its own \
+         with app.state_dir"
+    )]
+    StateInUse {
+        /// Which.
+        path: PathBuf,
     },
     /// The output root.
     #[error(transparent)]
@@ -134,13 +146,16 @@ pub async fn serve(
     let (keyring, tls) = credentials(&config).await?;
     warn_of_open_doors(&config, tls.as_ref());
 
+    // Before anything that is kept there is looked at, and as long as something is at work: if this is
+    // cut off, until the process is gone.
+    let alone = ManuallyDrop::new(state::lock(&config).await?);
     let workshop = Workshop::open(&config, "instance").await?;
     let notary = notary(&config, workshop.instance.clone()).await?;
     let kept =
         SqliteStore::open_with(&store_path(&config), notary, store_settings(&config)).await?;
     let kept = Arc::new(kept);
     let store: Arc<dyn Store> = Arc::clone(&kept) as _;
-    // With the store's lock no other daemon of this state is there whose work this could be.
+    // With both locks no other daemon of this state is there whose work this could be.
     let outputs = workshop.outputs.clone();
     spawn_blocking(move || outputs.prepare()).await??;
     let recovered = recover(store.as_ref(), &EngineCleaner(Arc::clone(&workshop.engine))).await?;
@@ -269,6 +284,7 @@ pub async fn serve(
         pool.stop().await;
     }
     workshop.engine.finish(REAP_BOUND).await;
+    drop(ManuallyDrop::into_inner(alone));
     served
 }
 

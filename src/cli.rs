@@ -47,6 +47,7 @@ pub(crate) mod exit {
         match error {
             AppError::Store(error) => of_store(error),
             AppError::State { .. }
+            | AppError::StateInUse { .. }
             | AppError::Output(_)
             | AppError::Handoff(_)
             | AppError::Key(_)

@@ -37,3 +37,20 @@ async fn a_store_is_not_gone_on_with_from_another_state_directory() {
     assert_eq!(starts.of(&execution), 1);
     nothing_left(&daemon, Duration::from_secs(10)).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_daemon_with_another_store_takes_nothing_from_the_first() {
+    let daemon = daemon_with("[store]\npath = 'kept.db'").await;
+    let starts = Starts::watch(&daemon.instance()).await;
+    let flight = Flight::start_until(&daemon, body(), "line 10").await;
+    let execution = only_handoff(&daemon).await;
+    let called = another(&daemon, "path = 'kept.db'", "path = 'another.db'");
+    assert_eq!(called.code, 69, "{called:?}");
+    for words in ["in use by another fumehood", "app.state_dir"] {
+        assert!(called.stderr.contains(words), "{words}: {called:?}");
+    }
+    assert_eq!(daemon.handoffs(), [execution.clone()]);
+    assert_untouched(&flight.end(&daemon).await);
+    assert_eq!(starts.of(&execution), 1);
+    nothing_left(&daemon, Duration::from_secs(10)).await;
+}

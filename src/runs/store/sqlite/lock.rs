@@ -61,7 +61,7 @@ impl Drop for FileLock {
     /// open, too, until it executes its program, and would keep the lock for as long.
     fn drop(&mut self) {
         if let Err(error) = self.file.unlock() {
-            warn!(%error, "the lock of the store could not be given back; it is gone when this process is");
+            warn!(%error, "a lock could not be given back; it is gone when this process is");
         }
     }
 }
