@@ -160,14 +160,17 @@ async fn episodes(inner: &Inner, id: RunId) -> Vec<Episode> {
     })
 }
 
-/// Records the end of a run, and with it its last episode. Tried a few times: if the store fails
-/// for longer, the run stays `RUNNING` there, and the next start takes it over.
+/// Records the end of a run, and with it its last episode. Tried until the store is well again: the
+/// run keeps its place meanwhile. Once the daemon leaves it is tried a last time; the run stays `RUNNING`
+/// if that fails, too, and the next start takes it over.
 async fn finish(inner: &Inner, id: RunId, carried_out: CarriedOut) -> Finished {
     let outcome = Box::new(carried_out.outcome);
     let last = carried_out.last_episode;
     let last = last.map_or(Alongside::Nothing, Alongside::Episode);
-    let pauses = inner.timing.finish_pauses.map(Some);
-    for pause in pauses.into_iter().chain([None]) {
+    let mut pauses = inner.timing.finish_pauses.into_iter();
+    let [.., mut pause] = inner.timing.finish_pauses;
+    loop {
+        let is_last = inner.leaving.is_cancelled();
         let event = Event::Finish {
             at: now(),
             outcome: outcome.clone(),
@@ -190,10 +193,12 @@ async fn finish(inner: &Inner, id: RunId, carried_out: CarriedOut) -> Finished {
             }
             Err(error) => {
                 log_error(id, &error, "The end of a run could not be recorded");
-                match pause {
-                    Some(pause) if error.retryable() => tokio::time::sleep(pause).await,
-                    Some(_) | None => break,
+                if is_last || !error.retryable() {
+                    break;
                 }
+                pause = pauses.next().unwrap_or(pause);
+                let pausing = tokio::time::sleep(pause);
+                inner.leaving.run_until_cancelled(pausing).await;
             }
         }
     }

@@ -27,7 +27,7 @@ use crate::runs::tenants::{Submitter, reserved_cpu_microseconds};
 pub(super) struct Timing {
     /// See [`STOP_GRACE`].
     pub(super) grace: Duration,
-    /// Pauses between attempts to record an end: one attempt more than there are pauses.
+    /// Pauses between attempts to record an end; the last one again and again.
     pub(super) finish_pauses: [Duration; 4],
     /// The pause before a run whose start could not be recorded is tried again.
     pub(super) start_pause: Duration,

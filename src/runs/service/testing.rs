@@ -288,7 +288,7 @@ impl Orchestrator for Fake {
 }
 
 /// Delays short enough for tests that have to see them pass.
-fn quick() -> Timing {
+pub(in crate::runs::service) fn quick() -> Timing {
     Timing {
         grace: Duration::from_millis(50),
         finish_pauses: [Duration::from_millis(1); 4],

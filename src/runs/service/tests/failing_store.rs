@@ -3,9 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
+use tokio::sync::{mpsc, watch};
 
 use super::*;
 use crate::runs::record::RecordedEpisode;
+use crate::runs::service::testing::quick;
 use crate::runs::state::{Event, Refused};
 use crate::runs::store::sqlite::SqliteStore;
 use crate::runs::store::{Alongside, Fault, Inserted, NewRun, OpenExecution};
@@ -16,6 +18,8 @@ struct Failing {
     inner: SqliteStore,
     starts: AtomicBool,
     ends: AtomicBool,
+    /// Writes of ends that have failed.
+    failed: watch::Sender<usize>,
 }
 
 #[async_trait]
@@ -28,7 +32,12 @@ impl Store for Failing {
     ) -> Result<Option<Result<RunRecord, Refused>>, StoreError> {
         let fails = match event {
             Event::Start { .. } => self.starts.fetch_and(false, Ordering::SeqCst),
-            Event::Finish { .. } => self.ends.load(Ordering::SeqCst),
+            Event::Finish { .. } => {
+                let fails = self.ends.load(Ordering::SeqCst);
+                self.failed
+                    .send_modify(|failed| *failed += usize::from(fails));
+                fails
+            }
             Event::CancelRequested { .. } => false,
         };
         if fails {
@@ -129,6 +138,7 @@ async fn a_start_that_was_not_recorded_is_no_start_and_is_tried_again() {
         inner: place.open().await,
         starts: AtomicBool::new(true),
         ends: AtomicBool::new(false),
+        failed: watch::Sender::new(0),
     });
     let service = serve(Arc::clone(&store) as _, &fake, settings(1)).await;
     let ids = [submit(&service, "a").await, submit(&service, "a").await];
@@ -139,27 +149,68 @@ async fn a_start_that_was_not_recorded_is_no_start_and_is_tried_again() {
     }
 }
 
-#[tokio::test]
-async fn an_end_that_cannot_be_recorded_is_given_up_and_left_to_the_next_start() {
-    let place = Place::new();
+struct Unrecorded {
+    store: Arc<Failing>,
+    service: Arc<RunService>,
+    started: mpsc::Receiver<RunRecord>,
+    ids: [RunId; 2],
+}
+
+/// A run whose end cannot be recorded, and one that waits for its place.
+async fn unrecorded(place: &Place) -> Unrecorded {
     let (fake, mut started) = Fake::new(Manner::Obedient);
     let store = Arc::new(Failing {
         inner: place.open().await,
         starts: AtomicBool::new(false),
         ends: AtomicBool::new(true),
+        failed: watch::Sender::new(0),
     });
     let service = serve(Arc::clone(&store) as _, &fake, settings(1)).await;
     let id = submit(&service, "a").await;
     let next = submit(&service, "a").await;
-    fake.let_end(1);
-    let record = service.wait(tenant(), id, LONG).await.unwrap().unwrap();
-    assert_eq!(record.state.status(), "RUNNING");
-    // The permit is free again, and later runs are not affected.
-    started.recv().await.unwrap();
-    assert_eq!(started.recv().await.unwrap().id, next);
+    fake.let_end(2);
+    assert_eq!(started.recv().await.unwrap().id, id);
+    let tries = quick().finish_pauses.len() * 3;
+    let mut failed = store.failed.subscribe();
+    let many = failed.wait_for(|failed| *failed > tries);
+    tokio::time::timeout(LONG, many).await.unwrap().unwrap();
+    assert_eq!(status(&service, id).await, "RUNNING");
+    Unrecorded {
+        store,
+        service,
+        started,
+        ids: [id, next],
+    }
+}
+
+#[tokio::test]
+async fn an_end_that_cannot_be_recorded_keeps_its_place_until_it_can() {
+    let place = Place::new();
+    let Unrecorded {
+        store,
+        service,
+        mut started,
+        ids,
+    } = unrecorded(&place).await;
+    assert_eq!(
+        (service.in_flight().running, service.in_flight().queued),
+        (1, 1)
+    );
     store.ends.store(false, Ordering::SeqCst);
-    fake.let_end(1);
-    assert_eq!(ended(&service, next).await.state.status(), "SUCCESS");
-    let running = store.running().await.unwrap();
+    for id in ids {
+        assert_eq!(ended(&service, id).await.state.status(), "SUCCESS");
+    }
+    assert_eq!(started.recv().await.unwrap().id, ids[1]);
+}
+
+#[tokio::test]
+async fn an_end_that_cannot_be_recorded_is_left_to_the_next_start_and_holds_up_nobody() {
+    let place = Place::new();
+    let left = unrecorded(&place).await;
+    let stopping = left.service.shutdown(Duration::ZERO);
+    tokio::time::timeout(LONG, stopping).await.unwrap();
+    let [id, _] = left.ids;
+    drop(left);
+    let running = place.open().await.running().await.unwrap();
     assert_eq!(running.iter().map(|run| run.id).collect::<Vec<_>>(), [id]);
 }
