@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::doctor::Examiner;
 use crate::durable::{make_directory, sync_directory};
 use crate::execution::redaction::Place;
-use crate::ids::{ExecutionId, InstanceId};
+use crate::ids::InstanceId;
 use crate::orchestrator::{Executor, Handoffs, HostPaths, LeftExecution, Sandboxes, Takeover};
 use crate::sandbox::Engine;
 use crate::sandbox::docker::DockerEngine;
@@ -57,7 +57,7 @@ impl Workshop {
             };
             let instance = instance(&state_dir, owner).map_err(state)?;
             // Only tried: what is half-done there may be another process's, at work on it.
-            drop(probed.stage(&ExecutionId::random())?);
+            probed.probe()?;
             Ok((instance, HostPaths::look_up(seen)))
         })
         .await??;

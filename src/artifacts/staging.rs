@@ -20,6 +20,7 @@ use tracing::warn;
 use super::path::ArtifactPath;
 use crate::execution::Artifact;
 use crate::ids::ExecutionId;
+use crate::telemetry::Chain;
 
 /// The directory of the output root that executions are published in.
 pub const MODELS: &str = "models";
@@ -37,6 +38,17 @@ pub struct OutputRoot {
 #[derive(Debug, thiserror::Error)]
 #[error("the output directory cannot be written to: check `app.output_root` and its permissions")]
 pub struct OutputRootError(#[source] pub io::Error);
+
+impl OutputRootError {
+    /// Whether there is only no room, which somebody may make at any time.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        matches!(
+            self.0.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+        )
+    }
+}
 
 impl OutputRoot {
     /// The output root at `path`, which is made when it is first used.
@@ -84,17 +96,20 @@ impl OutputRoot {
         self.path.join(MODELS).join(execution.as_str())
     }
 
-    /// Checks that something can be written, and removes what executions that a stopped daemon had
-    /// begun left half-done.
+    /// Checks that something can be written, as [`OutputRoot::probe`] does, and removes what executions
+    /// that a stopped daemon had begun left half-done.
     ///
     /// # Errors
     ///
     /// [`OutputRootError`] if nothing can be written.
     pub fn prepare(&self) -> Result<(), OutputRootError> {
-        let probe = self.stage(&ExecutionId::random())?;
-        drop(probe);
-        let listing =
-            std::fs::read_dir(self.path.join(MODELS)).map_err(|error| self.error(error))?;
+        self.probe()?;
+        let models = self.models_path();
+        if !models.exists() {
+            // Not for want of room.
+            return Ok(());
+        }
+        let listing = std::fs::read_dir(models).map_err(|error| self.error(error))?;
         for entry in listing.flatten() {
             if entry
                 .file_name()
@@ -104,6 +119,23 @@ impl OutputRoot {
             {
                 remove(&entry.path());
             }
+        }
+        Ok(())
+    }
+
+    /// Checks that something can be written. A disk that is full is told and nothing to refuse for:
+    /// what runs already needs no more room to go on, and there may be some again at any time.
+    ///
+    /// # Errors
+    ///
+    /// [`OutputRootError`] if nothing can be written for another reason.
+    pub fn probe(&self) -> Result<(), OutputRootError> {
+        match self.stage(&ExecutionId::random()) {
+            Ok(probe) => drop(probe),
+            Err(error) if error.is_full() => {
+                warn!(error = %Chain(&error), "there is no room for artifacts: free some space");
+            }
+            Err(error) => return Err(error),
         }
         Ok(())
     }

@@ -126,3 +126,14 @@ fn an_output_root_that_cannot_be_made_names_the_setting_and_no_path() {
             .contains(&*directory.path().to_string_lossy())
     );
 }
+
+#[test]
+fn only_a_disk_without_room_is_full() {
+    let of = |errno: Errno| OutputRootError(errno.into());
+    for errno in [Errno::NOSPC, Errno::DQUOT] {
+        assert!(of(errno).is_full(), "{errno}");
+    }
+    for errno in [Errno::ROFS, Errno::ACCESS, Errno::NOTDIR, Errno::IO] {
+        assert!(!of(errno).is_full(), "{errno}");
+    }
+}

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::read_only::Mounted;
+use crate::support::watch::{Flight, limited};
 
 /// Three files of 3 MiB, for a disk of 8.
 const THREE: &str =
@@ -53,4 +54,28 @@ async fn what_there_is_no_room_for_is_left_out_and_told_and_the_program_is_not_t
         let place = small["execution_id"].as_str().unwrap();
         std::fs::remove_dir_all(mounted.root().join("models").join(place)).unwrap();
     }
+}
+
+/// The room that half-done artifacts took is enough for what runs.
+#[tokio::test(flavor = "multi_thread")]
+async fn started_on_a_full_disk_it_goes_on_with_what_runs_and_takes_what_comes() {
+    let Some(mounted) = Mounted::new() else {
+        return;
+    };
+    let mut daemon = mounted.daemon().await;
+    let code = "import time; print('armed', flush=True); time.sleep(4); print('over')";
+    let flight = Flight::start_until(&daemon, limited(code, 60.0), "armed").await;
+    daemon.kill();
+    mounted.use_up();
+    daemon.launch();
+    let log = daemon.log();
+    assert!(log.contains("there is no room for artifacts"), "{log}");
+    let run = flight.end(&daemon).await;
+    assert_eq!(run["status"], "SUCCESS", "{run:#}");
+    assert_eq!(run["result"]["stdout"], "armed\nover\n", "{run:#}");
+    mounted.make_room();
+    let small = daemon
+        .result(json!({ "code": "open('out/a', 'w').write('1')" }))
+        .await;
+    assert_eq!(small["output_files"], json!(["a"]), "{small:#}");
 }

@@ -50,6 +50,19 @@ impl Mounted {
         mount(&["-o", option], self.path());
     }
 
+    /// No further file or directory can be made.
+    pub(super) fn use_up(&self) {
+        mount(&["-o", "remount,nr_inodes=20"], self.path());
+        let filler = self.path().join("others");
+        std::fs::create_dir(&filler).ok();
+        let made = (0..).map(|number| std::fs::write(filler.join(number.to_string()), ""));
+        assert!(made.take(100).any(|made| made.is_err()));
+    }
+
+    pub(super) fn make_room(&self) {
+        mount(&["-o", "remount,nr_inodes=10000"], self.path());
+    }
+
     pub(super) fn root(&self) -> PathBuf {
         self.path().join("outputs")
     }
