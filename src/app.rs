@@ -11,7 +11,7 @@ mod state;
 use std::mem::ManuallyDrop;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -137,7 +137,26 @@ pub async fn serve(
     drain: Duration,
     listening: impl FnOnce(SocketAddr),
 ) -> Result<(), AppError> {
-    let shutdown = stop.gently;
+    let engine = OnceLock::new();
+    let serving = serve_gently(config, stop.gently, drain, listening, &engine);
+    // At any time, at the start and in the end as well: what waits on the engine goes with it.
+    let served = stop.now.run_until_cancelled(serving).await;
+    served.unwrap_or_else(|| {
+        if let Some(engine) = engine.get() {
+            engine.leave_behind();
+        }
+        Ok(())
+    })
+}
+
+/// All of it but for being told to leave at once; puts the engine where it is found then.
+async fn serve_gently(
+    config: Config,
+    shutdown: CancellationToken,
+    drain: Duration,
+    listening: impl FnOnce(SocketAddr),
+    engine: &OnceLock<Arc<DockerEngine>>,
+) -> Result<(), AppError> {
     let (listener, bound) = bind(config.api.listen, "--listen or api.listen").await?;
     let metrics_listener = match config.api.metrics_listen {
         Some(address) => Some(bind(address, "api.metrics_listen").await?),
@@ -150,6 +169,7 @@ pub async fn serve(
     // cut off, until the process is gone.
     let alone = ManuallyDrop::new(state::lock(&config).await?);
     let workshop = Workshop::open(&config, "instance").await?;
+    engine.get_or_init(|| Arc::clone(&workshop.engine));
     let notary = notary(&config, workshop.instance.clone()).await?;
     let kept =
         SqliteStore::open_with(&store_path(&config), notary, store_settings(&config)).await?;
@@ -201,7 +221,7 @@ pub async fn serve(
         runtime: config.execution.runtime.clone(),
     };
     let examiner = workshop.examiner(&config);
-    let serving = async {
+    let served = async {
         holding::hold_at_first(&gate);
         let runs = RunService::start_behind(
             (store, orchestrator, gate.clone()),
@@ -270,11 +290,7 @@ pub async fn serve(
         runs.leave().await;
         served
     };
-    // Whatever ended it: what waits on the engine goes with it.
-    let Some(served) = stop.now.run_until_cancelled(serving).await else {
-        workshop.engine.leave_behind();
-        return Ok(());
-    };
+    let served = served.await;
     shutdown.cancel();
     background.close();
     if timeout(ANSWER_DRAIN, background.wait()).await.is_err() {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{assert_untouched, body, only_handoff};
 use crate::support::daemon::PATIENCE;
 use crate::support::engine::{Starts, running_containers_of};
+use crate::support::proxy::{Fault, Proxy};
 use crate::support::wait::until;
 use crate::support::watch::{Flight, limited, nothing_left, printed};
 use crate::support::{Daemon, Settings};
@@ -79,6 +80,31 @@ async fn asked_twice_it_leaves_at_once_and_what_runs_is_not_touched() {
     assert!(asked.elapsed() < Duration::from_secs(5), "{asked:?}");
     daemon.launch();
     assert_untouched(&flight.end(&daemon).await);
+}
+
+/// The engine does not remove the last sandboxes, and nobody has to wait for that.
+#[tokio::test(flavor = "multi_thread")]
+async fn asked_twice_it_leaves_at_once_in_the_end_as_well() {
+    let proxy = Proxy::start();
+    let mut daemon = Daemon::start_with(Settings {
+        engine: Some(proxy.socket()),
+        ..Settings::default()
+    })
+    .await;
+    let removals = proxy.fault("DELETE", "/containers/", Fault::Hang);
+    daemon.execute("print('over')").await;
+    until(PATIENCE, async || removals.count(), |count| *count > 0).await;
+    daemon.ask_to_stop();
+    let is_there = async || {
+        let asked = daemon.request(reqwest::Method::GET, "/health").send().await;
+        asked.is_ok()
+    };
+    until(PATIENCE, is_there, |there| !there).await;
+    let asked = Instant::now();
+    daemon.ask_again_to_stop();
+    assert_eq!(daemon.gone(), Some(1));
+    assert!(asked.elapsed() < Duration::from_secs(10), "{asked:?}");
+    proxy.behave();
 }
 
 /// Programs that were not started yet have nothing that could be gone on with: their sandboxes go,
