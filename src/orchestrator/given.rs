@@ -1,5 +1,6 @@
 //! A run with a given program: one execution is its only episode.
 
+use std::future::pending;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -131,7 +132,8 @@ impl GivenProgram {
     }
 
     /// Plans another execution in place of one that the infrastructure ended, and gives its id; `None`
-    /// if that could not be written down, or if the run is to end meanwhile.
+    /// if that could not be written down, or if the run is to end meanwhile. Once the daemon goes down
+    /// the lost one stays open, for the next daemon to find and try again.
     async fn try_again(
         &self,
         run: RunId,
@@ -143,7 +145,12 @@ impl GivenProgram {
             tokio::time::sleep(pause).await;
             context.gate.opened().await;
         };
-        context.cancel.run_until_cancelled(waiting).await?;
+        let waiting = context.closing.run_until_cancelled(waiting);
+        let waited = context.cancel.run_until_cancelled(waiting).await?;
+        if waited.is_none() || context.closing.is_cancelled() {
+            context.leave.cancel();
+            return pending().await;
+        }
         let next = ExecutionId::random();
         // In this order: a run that is carried out always has an execution that is open.
         let planned = async {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
+use tokio_util::sync::CancellationToken;
 
 use super::dispatch::Turn;
 use super::inner::{Active, Inner, Stop, now};
@@ -33,7 +34,8 @@ pub(super) struct Work {
 pub(super) async fn carry_out(inner: Arc<Inner>, work: Work, turn: Turn) {
     FaultPoint::AfterStart.reached();
     let (id, execution) = (work.id, work.execution.clone());
-    let concluded = inner.leaving.run_until_cancelled(conclude(&inner, &work));
+    let leave = inner.leaving.child_token();
+    let concluded = leave.run_until_cancelled(conclude(&inner, &work, &leave));
     match concluded.await {
         Some(carried_out) => {
             let last = carried_out.last_episode.as_ref();
@@ -52,7 +54,7 @@ pub(super) async fn carry_out(inner: Arc<Inner>, work: Work, turn: Turn) {
     drop(turn);
 }
 
-async fn conclude(inner: &Inner, work: &Work) -> CarriedOut {
+async fn conclude(inner: &Inner, work: &Work, leave: &CancellationToken) -> CarriedOut {
     let Work {
         id,
         execution,
@@ -78,6 +80,8 @@ async fn conclude(inner: &Inner, work: &Work) -> CarriedOut {
         origin: *origin,
         gate: inner.gate.clone(),
         cancel: active.cancel.clone(),
+        closing: inner.closing.clone(),
+        leave: leave.clone(),
         journal: Arc::new(StoreJournal(Arc::clone(&inner.store))),
         observer: inner.hub.open(id),
     };

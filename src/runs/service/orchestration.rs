@@ -82,6 +82,11 @@ pub struct RunContext {
     pub gate: Gate,
     /// Cancelled when the run is to end.
     pub cancel: CancellationToken,
+    /// Cancelled once the daemon goes down: no further program is started from then on.
+    pub closing: CancellationToken,
+    /// Cancelled by the orchestrator of a run that would need one: nothing is asked of it any more, and
+    /// the run is left to the next start as it is.
+    pub leave: CancellationToken,
     /// Where intents and episodes are written down.
     pub journal: Arc<dyn Journal>,
     /// Who is told what happens meanwhile.

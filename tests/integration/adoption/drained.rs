@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{assert_untouched, body, only_handoff};
+use super::{LINES, assert_untouched, body, only_handoff};
 use crate::support::daemon::PATIENCE;
-use crate::support::engine::{Starts, running_containers_of};
+use crate::support::engine::{Starts, remove, running_containers_of};
 use crate::support::proxy::{Fault, Proxy};
 use crate::support::wait::until;
-use crate::support::watch::{Flight, limited, nothing_left, printed};
+use crate::support::watch::{Flight, limited, nothing_left, only_container, printed};
 use crate::support::{Daemon, Settings};
 
 async fn draining_for(drain_seconds: u64, toml: &str) -> Daemon {
@@ -122,6 +122,36 @@ async fn what_waits_and_what_is_being_prepared_starts_with_the_next_daemon() {
     for id in &ids {
         assert_eq!(daemon.ended(id).await["status"], "SUCCESS");
     }
+    nothing_left(&daemon, Duration::from_secs(10)).await;
+}
+
+/// Nothing new is started by a daemon that goes down, and it does not wait for what it will not start.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_lost_in_the_drain_is_tried_again_by_the_next_daemon() {
+    let mut daemon = draining_for(60, "").await;
+    let body = json!({
+        "code": LINES,
+        "options": { "timeout_seconds": 60.0, "retries": 1 },
+    });
+    let flight = Flight::start_until(&daemon, body, "line 10").await;
+    let execution = only_handoff(&daemon).await;
+    let container = only_container(&daemon).await;
+    daemon.ask_to_stop();
+    let ready = async || daemon.get("/ready").await.0;
+    until(PATIENCE, ready, |status| *status == 503).await;
+    remove(&container).await;
+    let lost = Instant::now();
+    assert_eq!(daemon.gone(), Some(0));
+    assert!(lost.elapsed() < Duration::from_secs(50), "{lost:?}");
+    assert_eq!(daemon.handoffs(), [execution.clone()]);
+    daemon.launch();
+    let mut run = flight.end(&daemon).await;
+    let warnings = run["result"]["warnings"].take();
+    let told = warnings[0].as_str().unwrap();
+    assert!(told.starts_with("Attempt 1 of 2 was ended"), "{told}");
+    assert_ne!(run["result"]["execution_id"], execution);
+    run["result"]["warnings"] = json!([]);
+    assert_untouched(&run);
     nothing_left(&daemon, Duration::from_secs(10)).await;
 }
 
