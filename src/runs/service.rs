@@ -14,6 +14,8 @@ mod ahead;
 
 mod inner;
 
+mod places;
+
 mod dispatch;
 
 mod carry;

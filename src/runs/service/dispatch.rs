@@ -7,12 +7,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::OwnedSemaphorePermit;
-
 use super::Origin;
 use super::ahead::Ahead;
 use super::carry::Work;
 use super::inner::{Active, Inner, Stop, now};
+use super::places::Place;
 use crate::ids::{ExecutionId, RunId, TenantId};
 use crate::runs::events::RunEvent;
 use crate::runs::queue::Waiting;
@@ -42,7 +41,7 @@ pub(super) async fn dispatch(inner: Arc<Inner>) {
 }
 
 /// Waits for a permit and a run. Nothing is taken out of the queue if the future is dropped.
-async fn next(inner: &Inner, ahead: &mut Ahead) -> Option<(Waiting, OwnedSemaphorePermit)> {
+async fn next(inner: &Inner, ahead: &mut Ahead) -> Option<(Waiting, Place)> {
     let permit = permit(inner, ahead).await?;
     loop {
         let arrived = inner.arrived.notified();
@@ -57,17 +56,16 @@ async fn next(inner: &Inner, ahead: &mut Ahead) -> Option<(Waiting, OwnedSemapho
 }
 
 /// Waits for a permit. While there is none, the runs that wait are told of before their turn.
-async fn permit(inner: &Inner, ahead: &mut Ahead) -> Option<OwnedSemaphorePermit> {
-    let permits = Arc::clone(&inner.permits);
-    if let Ok(permit) = Arc::clone(&permits).try_acquire_owned() {
-        return Some(permit);
+async fn permit(inner: &Inner, ahead: &mut Ahead) -> Option<Place> {
+    if let Some(place) = inner.places.try_take() {
+        return Some(place);
     }
-    let mut permit = pin!(permits.acquire_owned());
+    let mut permit = pin!(inner.places.take());
     loop {
         let arrived = inner.arrived.notified();
         tokio::select! {
             biased;
-            permit = &mut permit => return permit.ok(),
+            place = &mut permit => return place,
             () = async { ahead.tell(inner).await; arrived.await } => {}
         }
     }
@@ -77,7 +75,7 @@ async fn permit(inner: &Inner, ahead: &mut Ahead) -> Option<OwnedSemaphorePermit
 pub(super) struct Turn {
     pub(super) tenant: TenantId,
     /// Given back when it is dropped.
-    _permit: Option<OwnedSemaphorePermit>,
+    _place: Place,
 }
 
 /// Goes on with a run that an earlier daemon left. It has a place whether or not one is free: it has
@@ -103,7 +101,7 @@ pub(super) fn take_over(inner: &Arc<Inner>, left: LeftRun) {
     inner.hub.open(run.id).observe(status);
     let turn = Turn {
         tenant: run.tenant,
-        _permit: Arc::clone(&inner.permits).try_acquire_owned().ok(),
+        _place: inner.places.take_over(),
     };
     let work = Work {
         id: run.id,
@@ -136,7 +134,7 @@ async fn first_execution(inner: &Inner, id: RunId) -> ExecutionId {
     }
 }
 
-async fn start(inner: &Arc<Inner>, run: Waiting, permit: OwnedSemaphorePermit) -> Started {
+async fn start(inner: &Arc<Inner>, run: Waiting, permit: Place) -> Started {
     let id = run.id;
     // Known before its start is recorded, so that a request to cancel always finds it.
     let active = Active::default();
@@ -155,7 +153,7 @@ async fn start(inner: &Arc<Inner>, run: Waiting, permit: OwnedSemaphorePermit) -
             let inside = Arc::clone(inner);
             let turn = Turn {
                 tenant: run.tenant,
-                _permit: Some(permit),
+                _place: permit,
             };
             let work = Work {
                 id,

@@ -9,6 +9,7 @@ use tokio::sync::{Notify, RwLock, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::places::Places;
 use super::{CancelAnswer, Orchestrator, STOP_GRACE, ServiceSettings, SubmitError, Submitted};
 use crate::clock;
 use crate::fault_point::FaultPoint;
@@ -85,7 +86,7 @@ pub(super) struct Inner {
     pub(super) closing: CancellationToken,
     /// Cancelled when what still goes on is left to the next start.
     pub(super) leaving: CancellationToken,
-    pub(super) permits: Arc<Semaphore>,
+    pub(super) places: Places,
     /// Told when a run was put into the queue; the dispatcher listens.
     pub(super) arrived: Notify,
     /// The dispatcher and the tasks that accept and cancel.
@@ -137,7 +138,7 @@ impl Inner {
             hub,
             closing: CancellationToken::new(),
             leaving: CancellationToken::new(),
-            permits: Arc::new(Semaphore::new(permits)),
+            places: Places::new(permits),
             arrived: Notify::new(),
             tasks: TaskTracker::new(),
             runs: TaskTracker::new(),
