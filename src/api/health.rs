@@ -6,6 +6,7 @@ use axum::http::StatusCode;
 use serde_json::{Value, json};
 
 use super::ApiState;
+use crate::runs::store::StoreError;
 
 /// `GET /health`: the replaced system's answer.
 pub(super) async fn health() -> Json<Value> {
@@ -23,6 +24,14 @@ pub(super) async fn ready(State(state): State<ApiState>) -> (StatusCode, Json<Va
     let engine = state.readiness.engine();
     if !state.runs.accepting() {
         reasons.push("the daemon is shutting down".to_owned());
+    } else if let Err(error) = state.runs.room().await {
+        let reason = if matches!(error, StoreError::LowSpace { .. }) {
+            "the disk is nearly full: runs that were accepted are carried out, new ones are refused; \
+             free some space"
+        } else {
+            "the disk of the store does not answer"
+        };
+        reasons.push(reason.to_owned());
     }
     let (status, mut body) = if reasons.is_empty() {
         let pool = json!({

@@ -26,7 +26,9 @@ pub(super) async fn metrics(State(state): State<ApiState>) -> Result<Response, A
     let snapshot = Snapshot {
         runs: state.runs.in_flight(),
         places: state.config.app.max_concurrent_runs,
-        accepting: state.runs.accepting() && state.runs.gate().reasons().is_empty(),
+        accepting: state.runs.accepting()
+            && state.runs.gate().reasons().is_empty()
+            && state.runs.room().await.is_ok(),
         engine: state.readiness.engine(),
         pool_size: state.config.pool.size,
         pool_waiting: state.readiness.waiting_sandboxes(),

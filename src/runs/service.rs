@@ -317,6 +317,15 @@ impl RunService {
         self.inner.check_gate()
     }
 
+    /// Whether there is room for the records of new runs.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::LowSpace`] if there is not, another one if that cannot be found out.
+    pub async fn room(&self) -> Result<(), StoreError> {
+        self.inner.store.room().await
+    }
+
     /// Whether runs are accepted.
     #[must_use]
     pub fn accepting(&self) -> bool {

@@ -316,6 +316,10 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         execution: Option<&ExecutionId>,
     ) -> Result<Option<String>, StoreError>;
 
+    /// Whether there is room for new runs; changes nothing. [`StoreError::LowSpace`] as
+    /// [`Store::insert`] would have it.
+    async fn room(&self) -> Result<(), StoreError>;
+
     /// Finishes outstanding work, within a bound, and closes the files.
     async fn close(&self);
 }

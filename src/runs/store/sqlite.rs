@@ -54,8 +54,8 @@ use self::changes::{AbandonExecution, AddEpisode, Apply, Insert, PlanExecution};
 use self::failure::Flushes;
 use self::readers::Readers;
 use self::rows::{json, json_column, record};
-use self::space::Space;
 pub use self::space::SpaceSettings;
+use self::space::{Low, Space};
 use self::writer::Writer;
 use super::{
     Alongside, Fault, IdempotencyKey, Inserted, NewRun, OpenExecution, RunFilter, Store, StoreError,
@@ -306,6 +306,16 @@ impl Store for SqliteStore {
         let execution = execution.cloned();
         let reading = move |access: Access<'_>| receipts::find(access, id, execution.as_ref());
         self.readers.read("read a receipt", reading).await
+    }
+
+    async fn room(&self) -> Result<(), StoreError> {
+        let surroundings = Arc::clone(&self.writer.surroundings);
+        let measuring = move |access: Access<'_>| {
+            let room = surroundings.space.look();
+            let room = room.map_err(|error| access.failed(error))?;
+            room.map_err(|Low { free, floor }| StoreError::LowSpace { free, floor })
+        };
+        self.readers.read("measure the free space", measuring).await
     }
 
     async fn close(&self) {

@@ -118,6 +118,16 @@ async fn post(daemon: &Daemon) -> reqwest::Response {
         .unwrap()
 }
 
+/// What the metrics say.
+async fn accepting(daemon: &Daemon) -> String {
+    let request = daemon.request(reqwest::Method::GET, "/metrics");
+    let text = request.send().await.unwrap().text().await.unwrap();
+    let name = "fumehood_accepting_runs ";
+    let mut lines = text.lines();
+    let value = lines.find_map(|line| line.strip_prefix(name));
+    value.unwrap_or("missing").to_owned()
+}
+
 async fn assert_refused(daemon: &Daemon) {
     let refused = post(daemon).await;
     assert_eq!(refused.status(), 507);
@@ -129,6 +139,11 @@ async fn assert_refused(daemon: &Daemon) {
         "{text}"
     );
     assert!(!text.contains('/'), "no path: {text}");
+    // Whoever asks before hears the same.
+    let (status, ready) = daemon.get("/ready").await;
+    assert_eq!(status, 503, "{ready}");
+    assert!(ready["reasons"].to_string().contains("disk"), "{ready}");
+    assert_eq!(accepting(daemon).await, "0");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -144,6 +159,8 @@ async fn below_the_floor_new_runs_are_refused_and_accepted_ones_finish() {
         assert_eq!(daemon.ended(id).await["status"], "SUCCESS");
     }
     disk.make_room();
+    assert_eq!(daemon.get("/ready").await.0, 200);
+    assert_eq!(accepting(&daemon).await, "1");
     assert_eq!(post(&daemon).await.status(), 200);
 }
 

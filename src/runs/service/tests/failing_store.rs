@@ -125,6 +125,10 @@ impl Store for Failing {
         self.inner.receipt(id, execution).await
     }
 
+    async fn room(&self) -> Result<(), StoreError> {
+        self.inner.room().await
+    }
+
     async fn close(&self) {
         self.inner.close().await;
     }

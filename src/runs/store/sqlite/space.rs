@@ -4,7 +4,7 @@
 //! The floor alone is no promise: others write to the same disk. The reserve is room that is
 //! allocated, beside the database. When the disk is nearly full the file is removed, and what is
 //! accepted is recorded in its place. Until it could be made again no new run is taken, so that the
-//! same room is never promised twice. Only the writer's thread asks here.
+//! same room is never promised twice. Only the writer's thread changes anything here.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
@@ -101,6 +101,23 @@ impl Space {
             // What is held was counted as free.
             return Ok(Ok(()));
         }
+        Ok(if free < floor {
+            Err(Low { free, floor })
+        } else {
+            Ok(())
+        })
+    }
+
+    /// What [`Space::require`] would say, but for making the reserve.
+    pub(super) fn look(&self) -> io::Result<Result<(), Low>> {
+        let free = self.free()?;
+        let floor = self.floor.load(Ordering::Relaxed);
+        let reserve = if self.held.load(Ordering::Relaxed) {
+            0
+        } else {
+            self.reserve
+        };
+        let floor = floor.saturating_add(reserve);
         Ok(if free < floor {
             Err(Low { free, floor })
         } else {
@@ -237,6 +254,7 @@ mod tests {
         space.set_floor(u64::MAX / 2);
         let low = space.require().unwrap().unwrap_err();
         assert_eq!(low.floor, u64::MAX / 2 + (1 << 20));
+        assert_eq!(space.look().unwrap().unwrap_err().floor, low.floor);
         assert!(!space.file.exists());
     }
 

@@ -215,7 +215,12 @@ async fn nothing_new_is_accepted_on_a_disk_that_is_nearly_full() {
     let place = Place::new();
     let store = place.open().await;
     let running = place.insert(&store, "a").await;
+    store.room().await.unwrap();
     store.writer.surroundings.space.set_floor(u64::MAX);
+    assert!(matches!(
+        store.room().await,
+        Err(StoreError::LowSpace { .. })
+    ));
     let refused = store.insert(&new_run("a"), 9).await;
     assert!(matches!(refused, Err(StoreError::LowSpace { .. })));
     start(&store, running).await;
