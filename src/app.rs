@@ -8,6 +8,8 @@ mod keeping;
 
 mod state;
 
+mod sweeping;
+
 use std::mem::ManuallyDrop;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -24,6 +26,7 @@ use tracing::{info, warn};
 
 use self::holding::EngineReadiness;
 pub(crate) use self::keeping::{EarlierDone, Keeping, earlier, store_settings, things};
+pub use self::sweeping::sweep;
 pub use self::workshop::Workshop;
 use crate::api::{self, ApiParts, ApiState, ServeSettings, Tls, TlsError};
 use crate::artifacts::OutputRootError;
@@ -43,8 +46,6 @@ use crate::runs::store::{Store, StoreError};
 use crate::runs::tenants::Share;
 use crate::sandbox::Engine as _;
 use crate::sandbox::docker::DockerEngine;
-use crate::sandbox::engine::Leftover;
-use crate::telemetry::Chain;
 
 /// How long answers may take to go out once the daemon goes down.
 const ANSWER_DRAIN: Duration = Duration::from_secs(5);
@@ -57,9 +58,6 @@ const RUN_ALLOWANCE: Duration = Duration::from_secs(60);
 
 /// How long removing the last sandboxes may hold up the daemon's end.
 const REAP_BOUND: Duration = Duration::from_secs(20);
-
-/// How long the daemon waits for the engine when it puts things in order at its start.
-const SWEEP_BOUND: Duration = Duration::from_secs(60);
 
 /// Why the daemon cannot be started. Each names the thing and the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -175,6 +173,7 @@ async fn serve_gently(
         SqliteStore::open_with(&store_path(&config), notary, store_settings(&config)).await?;
     let kept = Arc::new(kept);
     let store: Arc<dyn Store> = Arc::clone(&kept) as _;
+    let records = Arc::clone(&store);
     // With both locks no other daemon of this state is there whose work this could be.
     let outputs = workshop.outputs.clone();
     spawn_blocking(move || outputs.prepare()).await??;
@@ -233,6 +232,8 @@ async fn serve_gently(
         watchers.spawn(watch(examiner, watched, gate.clone(), watching.clone()));
         let engine = Arc::clone(&workshop.engine);
         watchers.spawn(holding::hold(engine, gate.clone(), watching.clone()));
+        let engine = Arc::clone(&workshop.engine);
+        watchers.spawn(sweeping::follow(engine, records, watching.clone()));
         watchers.close();
 
         let readiness = EngineReadiness {
@@ -362,34 +363,6 @@ fn left_execution(left: &LeftRun) -> LeftExecution {
     LeftExecution {
         id: left.execution.id.clone(),
         host_restarted: left.execution.host_restarted,
-    }
-}
-
-/// Destroys what processes of this identity left on the engine, except for what is taken over; the
-/// caller sees to it that none of them is at work. Without the engine that has to wait for the next
-/// start.
-pub async fn sweep(engine: &DockerEngine, taken_over: &[LeftExecution]) {
-    let sweeping = async {
-        let leftovers = match engine.leftovers().await {
-            Ok(leftovers) => leftovers,
-            Err(error) => {
-                warn!(error = %Chain(&error), "the engine cannot be asked for leftovers");
-                return;
-            }
-        };
-        let is_taken_over =
-            |leftover: &&Leftover| taken_over.iter().any(|left| left.id == leftover.execution);
-        for leftover in leftovers.iter().filter(|leftover| !is_taken_over(leftover)) {
-            match engine.destroy(&leftover.execution).await {
-                Ok(()) => info!(execution.id = %leftover.execution, "removed a leftover sandbox"),
-                Err(error) => {
-                    warn!(execution.id = %leftover.execution, error = %Chain(&error), "a leftover sandbox stays");
-                }
-            }
-        }
-    };
-    if timeout(SWEEP_BOUND, sweeping).await.is_err() {
-        warn!("removing leftovers took too long; the rest stays until the next start");
     }
 }
 

@@ -46,13 +46,14 @@ use bollard::query_parameters::{InspectContainerOptions, ListContainersOptions};
 use tokio::sync::{Mutex, watch};
 use tokio::time::sleep;
 use tracing::info;
+use uuid::Uuid;
 
 use self::about::LastAnswer;
 use self::calls::{Calls, Manner};
 use self::client::{Call, Client};
 use self::container::DockerSandbox;
 use self::creation::Creation;
-use self::options::{LABEL_EXECUTION, LABEL_INSTANCE, container_name};
+use self::options::{LABEL_EXECUTION, LABEL_INSTANCE, LABEL_LIFE, container_name};
 use self::placement::Placement;
 use self::reaper::Reaper;
 use self::supervisor::SupervisorVolume;
@@ -72,6 +73,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 pub struct DockerEngine {
     host: String,
     instance: InstanceId,
+    /// Of this process, in the labels of what it makes.
+    life: Arc<str>,
     calls: Arc<Calls>,
     connection: Mutex<Option<Arc<Connection>>>,
     reaper: Reaper,
@@ -104,6 +107,7 @@ impl DockerEngine {
         Self {
             host: host.to_owned(),
             instance,
+            life: Uuid::new_v4().simple().to_string().into(),
             calls,
             connection: Mutex::new(None),
             reaper,
@@ -223,6 +227,7 @@ impl Engine for DockerEngine {
         let creation = Creation {
             connection: self.connection().await?,
             instance: self.instance.clone(),
+            life: Arc::clone(&self.life),
             request: request.clone(),
             reaper: self.reaper.clone(),
         };
@@ -266,7 +271,10 @@ impl Engine for DockerEngine {
             docker.list_containers(Some(list.clone()))
         });
         let containers = asked.await?;
-        Ok(containers.into_iter().filter_map(leftover).collect())
+        Ok(containers
+            .into_iter()
+            .filter_map(|container| leftover(container, &self.life))
+            .collect())
     }
 
     fn health(&self) -> EngineHealth {
@@ -325,9 +333,33 @@ impl Engine for DockerEngine {
     }
 }
 
-fn leftover(container: ContainerSummary) -> Option<Leftover> {
-    let label = container.labels?.remove(LABEL_EXECUTION)?;
+fn leftover(container: ContainerSummary, life: &str) -> Option<Leftover> {
+    let mut labels = container.labels?;
+    let label = labels.remove(LABEL_EXECUTION)?;
     // The label is ours, but whoever may use the engine can have written it.
     let execution = ExecutionId::parse(&label)?;
-    Some(Leftover { execution })
+    let is_ours = labels.get(LABEL_LIFE).is_some_and(|made| made == life);
+    Some(Leftover { execution, is_ours })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_this_process_made_is_its_own() {
+        let made = |life: Option<&str>| {
+            let mut labels = HashMap::from([(LABEL_EXECUTION.to_owned(), "exec_12345678".into())]);
+            labels.extend(life.map(|life| (LABEL_LIFE.to_owned(), life.to_owned())));
+            let container = ContainerSummary {
+                labels: Some(labels),
+                ..Default::default()
+            };
+            leftover(container, "now").map(|leftover| leftover.is_ours)
+        };
+        assert_eq!(made(Some("now")), Some(true));
+        assert_eq!(made(Some("before")), Some(false));
+        // A version before had no such label.
+        assert_eq!(made(None), Some(false));
+    }
 }

@@ -74,6 +74,8 @@ pub enum Remains {
 pub struct Leftover {
     /// Whose it is.
     pub execution: ExecutionId,
+    /// Whether this very process made it, and not one before.
+    pub is_ours: bool,
 }
 
 /// What an engine says of itself.

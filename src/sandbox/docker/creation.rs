@@ -37,6 +37,7 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(20);
 pub(super) struct Creation {
     pub(super) connection: Arc<Connection>,
     pub(super) instance: InstanceId,
+    pub(super) life: Arc<str>,
     pub(super) request: SandboxRequest,
     pub(super) reaper: Reaper,
 }
@@ -66,6 +67,7 @@ impl Creation {
         let volume = self.supervisor_volume(&template.image).await?;
         let identity = Identity {
             instance: &self.instance,
+            life: &self.life,
             execution,
             uid: *uid,
             deadline: deadline(*lifetime),
@@ -166,8 +168,8 @@ impl Creation {
         supervisor::make_volume(docker).await?;
         let helper = ExecutionId::random();
         let mut sandbox = self.sandbox(&helper);
-        let created =
-            supervisor::create_helper(docker, sandbox.name(), &self.instance, &helper, image);
+        let owner = (&self.instance, &*self.life);
+        let created = supervisor::create_helper(docker, sandbox.name(), owner, &helper, image);
         sandbox.made(created.await)?;
         supervisor::fill(docker, sandbox.name()).await?;
         sandbox.remove().await?;

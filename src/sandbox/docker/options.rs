@@ -18,6 +18,8 @@ use crate::sandbox::template::{DatasetMount, Template};
 pub const LABEL_INSTANCE: &str = "fumehood.instance";
 /// Label: the execution it was made for.
 pub const LABEL_EXECUTION: &str = "fumehood.execution";
+/// Label: the life of the daemon that made it, from its start to its end.
+pub const LABEL_LIFE: &str = "fumehood.life";
 /// Label: when its program has to be over, in seconds since the epoch.
 pub const LABEL_DEADLINE: &str = "fumehood.deadline";
 
@@ -26,6 +28,8 @@ pub const LABEL_DEADLINE: &str = "fumehood.deadline";
 pub struct Identity<'a> {
     /// The daemon's state directory.
     pub instance: &'a InstanceId,
+    /// The daemon's process.
+    pub life: &'a str,
     /// The execution.
     pub execution: &'a ExecutionId,
     /// Uid and gid.
@@ -50,6 +54,7 @@ pub fn container(template: &Template, identity: &Identity<'_>) -> ContainerCreat
     let labels = [
         (LABEL_INSTANCE, identity.instance.to_string()),
         (LABEL_EXECUTION, identity.execution.to_string()),
+        (LABEL_LIFE, identity.life.to_owned()),
         (LABEL_DEADLINE, identity.deadline.to_string()),
     ];
     ContainerCreateBody {
@@ -284,6 +289,7 @@ mod tests {
     fn body(template: &Template) -> serde_json::Value {
         let identity = Identity {
             instance: &InstanceId::parse("abcdefghijkl").unwrap(),
+            life: "0123456789abcdef",
             execution: &ExecutionId::parse("exec_12345678").unwrap(),
             uid: 50_003,
             deadline: 1_800_000_000,

@@ -19,7 +19,7 @@ use tracing::info;
 
 use super::calls::Manner;
 use super::client::{Call, Client, is_missing};
-use super::options::{LABEL_EXECUTION, LABEL_INSTANCE};
+use super::options::{LABEL_EXECUTION, LABEL_INSTANCE, LABEL_LIFE};
 use crate::ids::{ExecutionId, InstanceId};
 use crate::sandbox::engine::EngineError;
 use crate::sandbox::policy::SUPERVISOR_DIRECTORY;
@@ -124,7 +124,7 @@ pub(super) async fn make_volume(docker: &Client) -> Result<(), EngineError> {
 pub(super) async fn create_helper(
     docker: &Client,
     name: &str,
-    instance: &InstanceId,
+    (instance, life): (&InstanceId, &str),
     execution: &ExecutionId,
     image: &Image,
 ) -> Result<(), EngineError> {
@@ -145,6 +145,7 @@ pub(super) async fn create_helper(
         labels: Some(HashMap::from([
             (LABEL_INSTANCE.to_owned(), instance.to_string()),
             (LABEL_EXECUTION.to_owned(), execution.to_string()),
+            (LABEL_LIFE.to_owned(), life.to_owned()),
         ])),
         host_config: Some(HostConfig {
             mounts: Some(vec![mount]),

@@ -4,15 +4,17 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use bollard::models::ContainerCreateBody;
+use bollard::query_parameters::CreateContainerOptions;
 use rand::Rng as _;
 use serde_json::{Value, json};
 
 use super::daemon_with;
 use crate::support::Daemon;
 use crate::support::daemon::PATIENCE;
-use crate::support::engine::Starts;
+use crate::support::engine::{Starts, containers_of, docker, inspect};
 use crate::support::wait::until;
-use crate::support::watch::nothing_left;
+use crate::support::watch::{Flight, limited, nothing_left, only_container};
 
 /// Kills; `FUMEHOOD_TEST_KILLS` asks for another number.
 const KILLS: usize = 20;
@@ -121,4 +123,55 @@ async fn no_run_is_lost_none_runs_twice_and_no_end_changes() {
         )
         .unwrap();
     assert_eq!(open, 0);
+}
+
+/// What a dead daemon had asked for and the engine makes only now.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_that_appears_after_the_start_is_removed_and_no_other() {
+    let mut daemon = daemon_with("[app]\nmax_concurrent_runs = 2").await;
+    let endless = limited("import time\nprint('armed')\ntime.sleep(600)", 600.0);
+    let flight = Flight::start_until(&daemon, endless.clone(), "armed").await;
+    let adopted = only_container(&daemon).await;
+    daemon.kill();
+    daemon.launch();
+    let made = Flight::start_until(&daemon, endless, "armed").await;
+    let instance = daemon.instance();
+    let before = containers_of(&instance).await;
+    assert!(before.len() == 2 && before.contains(&adopted), "{before:?}");
+    let labels = [
+        ("fumehood.instance", instance.as_str()),
+        ("fumehood.execution", "exec_00000000"),
+    ];
+    let body = ContainerCreateBody {
+        image: inspect(&adopted).await.image,
+        labels: Some(
+            labels
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
+        ),
+        ..Default::default()
+    };
+    let late = CreateContainerOptions {
+        name: Some(format!("fumehood-{instance}-exec_00000000")),
+        ..Default::default()
+    };
+    docker()
+        .await
+        .create_container(Some(late), body)
+        .await
+        .unwrap();
+    assert_eq!(containers_of(&instance).await.len(), 3);
+    let there = async || containers_of(&instance).await.len();
+    until(PATIENCE, there, |count| *count < 3).await;
+    let mut after = containers_of(&instance).await;
+    after.sort();
+    let mut expected = before;
+    expected.sort();
+    assert_eq!(after, expected);
+    for flight in [flight, made] {
+        let cancelling = format!("/runs/{}/cancel", flight.id);
+        daemon.post(&cancelling, &json!({})).await;
+        assert_eq!(flight.end(&daemon).await["status"], "CANCELLED");
+    }
+    nothing_left(&daemon, Duration::from_secs(10)).await;
 }
