@@ -35,7 +35,7 @@ use crate::config::Config;
 use crate::doctor::watch::{NOT_YET, WatchSettings, watch};
 use crate::ids::{ExecutionId, InstanceId};
 use crate::orchestrator::handoff::HandoffError;
-use crate::orchestrator::{GivenProgram, LeftExecution};
+use crate::orchestrator::{Executor, GivenProgram, LeftExecution};
 use crate::receipt::Notary;
 use crate::receipt::key::{KeyError, ReceiptKey};
 use crate::runs::gate::Gate;
@@ -135,25 +135,43 @@ pub async fn serve(
     drain: Duration,
     listening: impl FnOnce(SocketAddr),
 ) -> Result<(), AppError> {
-    let engine = OnceLock::new();
-    let serving = serve_gently(config, stop.gently, drain, listening, &engine);
+    let at_work = AtWork::default();
+    let serving = serve_gently(config, stop.gently, drain, listening, &at_work);
     // At any time, at the start and in the end as well: what waits on the engine goes with it.
-    let served = stop.now.run_until_cancelled(serving).await;
-    served.unwrap_or_else(|| {
-        if let Some(engine) = engine.get() {
-            engine.leave_behind();
+    match stop.now.run_until_cancelled(serving).await {
+        Some(served) => served,
+        None => {
+            at_work.leave_behind().await;
+            Ok(())
         }
-        Ok(())
-    })
+    }
 }
 
-/// All of it but for being told to leave at once; puts the engine where it is found then.
+/// What has sandboxes, as soon as it is there.
+#[derive(Default)]
+struct AtWork {
+    engine: OnceLock<Arc<DockerEngine>>,
+    executor: OnceLock<Executor>,
+}
+
+impl AtWork {
+    /// Leaves every sandbox to the next daemon.
+    async fn leave_behind(&self) {
+        if let Some(executor) = self.executor.get() {
+            executor.leave_behind().await;
+        } else if let Some(engine) = self.engine.get() {
+            engine.leave_behind();
+        }
+    }
+}
+
+/// All of it but for being told to leave at once; fills `at_work` for that.
 async fn serve_gently(
     config: Config,
     shutdown: CancellationToken,
     drain: Duration,
     listening: impl FnOnce(SocketAddr),
-    engine: &OnceLock<Arc<DockerEngine>>,
+    at_work: &AtWork,
 ) -> Result<(), AppError> {
     let (listener, bound) = bind(config.api.listen, "--listen or api.listen").await?;
     let metrics_listener = match config.api.metrics_listen {
@@ -167,7 +185,7 @@ async fn serve_gently(
     // cut off, until the process is gone.
     let alone = ManuallyDrop::new(state::lock(&config).await?);
     let workshop = Workshop::open(&config, "instance").await?;
-    engine.get_or_init(|| Arc::clone(&workshop.engine));
+    at_work.engine.get_or_init(|| Arc::clone(&workshop.engine));
     let notary = notary(&config, workshop.instance.clone()).await?;
     let kept =
         SqliteStore::open_with(&store_path(&config), notary, store_settings(&config)).await?;
@@ -199,6 +217,7 @@ async fn serve_gently(
     // Shorter than the run's own bound: then the run says what it has waited for.
     let patience = Duration::from_secs(config.app.run_timeout_seconds);
     let executor = workshop.executor(pool.clone(), Some(patience), Some(takeover));
+    at_work.executor.get_or_init(|| executor.clone());
     let orchestrator = Arc::new(GivenProgram::new(executor));
     let background = TaskTracker::new();
     if let Some(keyring) = &keyring {

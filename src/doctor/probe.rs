@@ -232,7 +232,7 @@ impl Subject {
                 stderr_head_bytes: STDERR_BYTES,
                 tail_bytes: 1024,
             },
-            resume_token: ResumeToken(rand::rng().random()),
+            resume_token: ResumeToken::new(rand::rng().random()),
             hold_milliseconds: milliseconds(HOLD),
         }
     }

@@ -134,7 +134,7 @@ fn started(
 
 /// A secret for one execution.
 pub(super) fn new_token() -> ResumeToken {
-    ResumeToken(rand::rng().random())
+    ResumeToken::new(rand::rng().random())
 }
 
 fn start_message(limits: &Limits, token: ResumeToken) -> Start {

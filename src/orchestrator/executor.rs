@@ -1,11 +1,16 @@
 //! One program in one sandbox, from its preparation to its start; what comes after is in `following`.
 
+use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fumehood_protocol::ResumeToken;
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+use tracing::{info, warn};
 
 use super::collection::First;
 use super::conclusion::never_started;
@@ -41,7 +46,12 @@ pub struct Executor {
     /// `None` if no other process takes over what is executed here.
     pub(super) takeover: Option<Arc<Takeover>>,
     pub(super) held: HeldSandboxes,
+    /// Programs that are just being started; closed once all is to be left behind.
+    starts: TaskTracker,
 }
+
+/// How long a start that is under way is waited for: a file and a message.
+const START_UNDER_WAY: Duration = Duration::from_secs(2);
 
 /// Who ends a program early, and who is told what it does.
 #[derive(Debug, Clone, Copy)]
@@ -79,12 +89,19 @@ impl Executor {
             host_paths,
             takeover: takeover.map(Arc::new),
             held: HeldSandboxes::default(),
+            starts: TaskTracker::new(),
         }
     }
 
-    /// From now on sandboxes that are dropped stay, for the next daemon to take over.
-    pub fn leave_behind(&self) {
+    /// From now on sandboxes that are dropped stay, for the next daemon to take over. Waits, within a
+    /// bound, for those that are just being told to start their programs, so that the next daemon finds
+    /// programs that run; no other one is told to any more.
+    pub async fn leave_behind(&self) {
         self.sandboxes.leave_behind();
+        self.starts.close();
+        if timeout(START_UNDER_WAY, self.starts.wait()).await.is_err() {
+            warn!("a start is under way; the next daemon finds out what became of it");
+        }
     }
 
     /// Where an execution's artifacts are published.
@@ -237,6 +254,17 @@ impl Executor {
         self.start_in(spec, prepared).await
     }
 
+    /// To be held from when it is put away that a program may have been started until it was. Never comes
+    /// once all is left behind: whoever waits is dropped then, and nothing was started.
+    async fn start_begins(&self) -> TaskTrackerToken {
+        let under_way = self.starts.token();
+        if !self.starts.is_closed() {
+            return under_way;
+        }
+        drop(under_way);
+        pending().await
+    }
+
     /// Starts the program in its sandbox, or destroys that. What the next daemon needs is put away
     /// before the program can start.
     async fn start_in(
@@ -245,6 +273,7 @@ impl Executor {
         mut prepared: Prepared,
     ) -> Result<Started, Trouble> {
         let starting = async {
+            let _under_way = self.start_begins().await;
             let ready = &mut prepared.ready;
             let token = conversation::new_token();
             let keeper: Box<dyn Keeper> = match &self.takeover {

@@ -68,8 +68,8 @@ impl Orchestrator for GivenProgram {
         self.executor.settle(execution).await;
     }
 
-    fn leave_behind(&self) {
-        self.executor.leave_behind();
+    async fn leave_behind(&self) {
+        self.executor.leave_behind().await;
     }
 
     async fn carry_out(&self, run: &RunRecord, context: &RunContext) -> CarriedOut {

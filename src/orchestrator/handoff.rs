@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 use tracing::warn;
 
+use super::takeover::rules::PutAway;
 use crate::clock::{self, HostTime};
 use crate::execution::isolation::Isolation;
 use crate::execution::output::Head;
@@ -144,6 +145,15 @@ impl Handoff {
             let passed = clock::now().duration_since(self.starting_at);
             Duration::try_from(passed).unwrap_or_default()
         })
+    }
+
+    /// How much that is.
+    pub(super) fn put_away(&self) -> PutAway {
+        if self.progress == SoFar::default() {
+            PutAway::Start
+        } else {
+            PutAway::Everything
+        }
     }
 }
 

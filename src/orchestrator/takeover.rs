@@ -25,6 +25,7 @@ use super::collection::First;
 use super::conclusion::{Gathered, conclude};
 use super::conversation::{self, HOLD, TalkEnd};
 use super::course::Course;
+use super::evidence;
 use super::executor::{Executed, Executor, Talk, failed_before_start};
 use super::following::Followed;
 use super::handoff::{Handoff, HandoffError, Handoffs, Keeper, Unkept};
@@ -138,7 +139,7 @@ impl Executor {
         } = left;
         let (put_away, handoff) = match handoff {
             Ok(None) => (PutAway::Nothing, None),
-            Ok(Some(handoff)) => (PutAway::Everything, Some(handoff)),
+            Ok(Some(handoff)) => (handoff.put_away(), Some(handoff)),
             Err(error) => {
                 log_chain("an execution cannot be taken over", &error);
                 (PutAway::Senseless, None)
@@ -160,17 +161,18 @@ impl Executor {
                     sandbox.keep(slot);
                 }
                 let sandbox_use = handoff.sandbox_use;
-                let _running = self.sandboxes.running();
-                let mut result = self.go_on(spec, sandbox, handoff, talk, evidence).await;
-                result.sandbox = Some(sandbox_use);
-                return result;
+                let running = self.sandboxes.running();
+                let going_on = self.go_on(spec, sandbox, (handoff, host), talk, evidence);
+                if let Some(mut result) = going_on.await {
+                    result.sandbox = Some(sandbox_use);
+                    return result;
+                }
+                drop(running);
+                return self.afresh(spec, gate, talk, evidence).await;
             }
             (Step::Afresh, found, _) => {
                 drop(found);
-                self.clear(&spec.id).await;
-                // Nothing new runs on a host that is not known to be fit for it.
-                talk.cancel.run_until_cancelled(gate.opened()).await;
-                return self.execute_knowing(spec, talk, evidence).await;
+                return self.afresh(spec, gate, talk, evidence).await;
             }
             (Step::Lost(loss), found, handoff) => {
                 let memory_kill = match found {
@@ -212,9 +214,10 @@ impl Executor {
         loop {
             let (seen, found) = match self.sandboxes.engine().remains(id).await {
                 Ok(Remains::Missing) => (Seen::Missing, Found::Nothing),
-                Ok(Remains::Stopped { memory_kill }) => {
-                    (Seen::Stopped, Found::Stopped { memory_kill })
-                }
+                Ok(Remains::Stopped {
+                    memory_kill,
+                    never_started,
+                }) => (stopped(never_started), Found::Stopped { memory_kill }),
                 Ok(Remains::Running(sandbox)) => (Seen::Running, Found::Running(sandbox)),
                 Err(error) => {
                     log_chain("the engine cannot be asked for a sandbox", &error);
@@ -234,6 +237,26 @@ impl Executor {
                 step @ (Step::Afresh | Step::Attach | Step::Lost(_)) => return (step, found),
             }
         }
+    }
+
+    /// Carries out an execution that was certainly never started, as if nothing had been done for it.
+    async fn afresh(
+        &self,
+        spec: &ExecutionSpec,
+        gate: &Gate,
+        talk: Talk<'_>,
+        evidence: &mut Evidence,
+    ) -> ExecutionResult {
+        info!(execution.id = %spec.id, "an execution that was never started is carried out afresh");
+        *evidence = evidence::of(spec);
+        // First: once its sandbox is gone nobody could tell any more that it was never started.
+        if let Some(takeover) = &self.takeover {
+            takeover.handoffs.forget(&spec.id).await;
+        }
+        self.clear(&spec.id).await;
+        // Nothing new runs on a host that is not known to be fit for it.
+        talk.cancel.run_until_cancelled(gate.opened()).await;
+        self.execute_knowing(spec, talk, evidence).await
     }
 
     /// Removes the sandbox of an execution, and what was published of it: nothing of it is recorded.
@@ -262,22 +285,23 @@ impl Executor {
         }
     }
 
-    /// Goes on with a program whose sandbox is there.
+    /// Goes on with a program whose sandbox is there. `None` if it turns out that it was never started;
+    /// its supervisor has ended then.
     async fn go_on(
         &self,
         spec: &ExecutionSpec,
         mut sandbox: Box<dyn Sandbox>,
-        handoff: Handoff,
+        (handoff, host): (Handoff, Host),
         talk: Talk<'_>,
         evidence: &Evidence,
-    ) -> ExecutionResult {
+    ) -> Option<ExecutionResult> {
         let limits = &spec.limits;
         self.withdraw(&spec.id).await;
         let staging = match self.stage(&spec.id).await {
             Ok(staging) => staging,
             Err(trouble) => {
                 stopping::destroy(sandbox).await;
-                return failed_before_start(spec, &trouble);
+                return Some(failed_before_start(spec, &trouble));
             }
         };
         // Repeated for those who follow it here; what comes after is sent again anyway.
@@ -296,6 +320,11 @@ impl Executor {
             Ok(session) => session,
             Err(error) => {
                 log_chain("a supervisor could not be attached to again", &error);
+                let seen = stopped(sandbox.has_never_started().await.unwrap_or(false));
+                if step(handoff.put_away(), host, seen, Patience::Over) == Step::Afresh {
+                    stopping::destroy(sandbox).await;
+                    return None;
+                }
                 let mut notes = handoff.notes;
                 let (sandbox, stop) = stopping::kill(sandbox, &mut notes).await;
                 let mut memory_kill = None;
@@ -305,7 +334,7 @@ impl Executor {
                 }
                 let talk = course.ended(TalkEnd::Lost(error));
                 let engine = (stop, memory_kill);
-                return conclude(spec, talk, engine, Gathered::default(), notes);
+                return Some(conclude(spec, talk, engine, Gathered::default(), notes));
             }
         };
         let progress = &handoff.progress;
@@ -313,7 +342,7 @@ impl Executor {
             && let Err(trouble) = conversation::catch_up(&mut session).await
         {
             stopping::destroy(sandbox).await;
-            return failed_before_start(spec, &trouble);
+            return Some(failed_before_start(spec, &trouble));
         }
         let exited = progress.exited.clone();
         let keeper: Box<dyn Keeper> = match &self.takeover {
@@ -335,13 +364,13 @@ impl Executor {
             first: First::NotCertainly(rand::rng().random()),
             notes: handoff.notes,
         };
-        match exited {
+        Some(match exited {
             Some(exited) => {
                 let conversation = course.ended(TalkEnd::Reported(exited));
                 self.end(spec, followed, conversation, evidence).await
             }
             None => self.follow(spec, followed, course, talk, evidence).await,
-        }
+        })
     }
 }
 
@@ -351,6 +380,15 @@ enum Found {
     Nothing,
     Stopped { memory_kill: bool },
     Running(Box<dyn Sandbox>),
+}
+
+/// What a sandbox is in which nothing runs.
+fn stopped(never_started: bool) -> Seen {
+    if never_started {
+        Seen::NeverStarted
+    } else {
+        Seen::Stopped
+    }
 }
 
 /// How long there can be a result in a sandbox that cannot be reached at the moment.

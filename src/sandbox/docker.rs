@@ -319,8 +319,10 @@ impl Engine for DockerEngine {
         }
         let state = inspected.state.unwrap_or_default();
         if state.running != Some(true) {
-            let memory_kill = state.oom_killed.unwrap_or_default();
-            return Ok(Remains::Stopped { memory_kill });
+            return Ok(Remains::Stopped {
+                memory_kill: state.oom_killed.unwrap_or_default(),
+                never_started: container::has_never_started(&state),
+            });
         }
         let mut sandbox = DockerSandbox::found(connection, name, self.reaper.clone());
         let host_config = inspected.host_config.unwrap_or_default();

@@ -64,6 +64,8 @@ pub enum Remains {
     Stopped {
         /// Whether the engine saw the kernel kill something in it for memory.
         memory_kill: bool,
+        /// Whether its supervisor said at its end that it had not been told to start a program.
+        never_started: bool,
     },
     /// Its supervisor runs; [`Sandbox::attach`] leads to it. Dropping it removes it.
     Running(Box<dyn Sandbox>),
@@ -114,6 +116,10 @@ pub trait Sandbox: Send + Sync + std::fmt::Debug {
 
     /// Whether its supervisor runs; [`EngineError::Vanished`] if the sandbox is not there any more.
     async fn is_running(&self) -> Result<bool, EngineError>;
+
+    /// Whether its supervisor has ended, and said so by its exit code that it had not been told to start a
+    /// program.
+    async fn has_never_started(&self) -> Result<bool, EngineError>;
 
     /// Attaches to the streams of a supervisor that runs already. What it sent while nobody was
     /// attached is gone; it sends that again when it is asked to.

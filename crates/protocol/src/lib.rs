@@ -29,7 +29,9 @@
 //! any position of its input, and then [`message::ToSupervisor::Resume`]. The supervisor finishes
 //! the frame it is writing, writes the token, and repeats every frame after the acknowledged one;
 //! the daemon drops what it reads until it has seen the token ([`resume::TokenScanner`]). The token
-//! is random and never shown to the program, so no output can imitate it.
+//! is random and never shown to the program, so no output can imitate it. As the beginning of a frame it
+//! makes no sense ([`ResumeToken::new`]), so a supervisor that was not told to start anything ends over it,
+//! with [`NEVER_STARTED`].
 //!
 //! A daemon that died while it gathered the artifacts has acknowledged frames whose content died
 //! with it. The next one therefore asks for them by `CollectAnew`: the supervisor says `Anew`, with the mark of that request, and
@@ -63,6 +65,12 @@ pub const VERSION: u16 = 4;
 
 /// How long the supervisor waits for processes that it has killed.
 pub const REAPING_LIMIT: Duration = Duration::from_secs(5);
+
+/// The exit code of a supervisor that ended before it was told to start a program (`EX_UNAVAILABLE` of
+/// `sysexits.h`): nothing of one has run in its sandbox, and nothing ever will. It has it from nothing but
+/// its own state, and a signal from inside cannot give it: whoever sees it may start the program in another
+/// sandbox.
+pub const NEVER_STARTED: u8 = 69;
 
 /// How many bytes of unacknowledged frames the supervisor keeps. It produces no artifact
 /// frames while the window is full.

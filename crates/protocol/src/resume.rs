@@ -11,6 +11,15 @@ pub struct ResumeToken(pub [u8; ResumeToken::BYTES]);
 impl ResumeToken {
     /// Length of a token.
     pub const BYTES: usize = 16;
+
+    /// A token of these random bytes, but for the first bit: with that the token is no beginning of a
+    /// frame, whose length would be beyond [`crate::MAX_BODY_BYTES`]. A supervisor that does not know the
+    /// token takes it for one, and must not wait for the rest.
+    #[must_use]
+    pub const fn new(mut random: [u8; Self::BYTES]) -> Self {
+        random[0] |= 0x80;
+        Self(random)
+    }
 }
 
 impl std::fmt::Debug for ResumeToken {
@@ -80,6 +89,15 @@ mod tests {
                 offset += chunk.len();
             }
             prop_assert_eq!(found, Some(noise.len() + TOKEN.0.len()));
+        }
+    }
+
+    #[test]
+    fn a_token_is_never_taken_for_the_beginning_of_a_frame() {
+        for bytes in [[0; ResumeToken::BYTES], TOKEN.0, [0xff; ResumeToken::BYTES]] {
+            let mut decoder = crate::Decoder::default();
+            decoder.push(&ResumeToken::new(bytes).0);
+            assert!(decoder.next_frame().is_err(), "{bytes:?}");
         }
     }
 

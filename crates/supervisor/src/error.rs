@@ -19,6 +19,8 @@ pub(crate) enum Fatal {
     Frame(FrameError),
     /// The daemon sent a message that has no meaning at this point.
     Protocol(String),
+    /// One of these two before it was told to start a program: nothing of one has run.
+    NeverStarted(Box<Self>),
     /// The interpreter that waits for a program is lost, so this sandbox is not what it was said
     /// to be.
     Interpreter(String),
@@ -39,6 +41,7 @@ impl Fatal {
             Self::Frame(_) | Self::Protocol(_) => 65,
             Self::NotInit | Self::Refused(_) | Self::Interpreter(_) => 70,
             Self::Io(..) => 71,
+            Self::NeverStarted(_) => fumehood_protocol::NEVER_STARTED,
         }
     }
 }
@@ -65,6 +68,7 @@ impl fmt::Display for Fatal {
             }
             Self::Interpreter(what) => write!(f, "the interpreter is lost: {what}"),
             Self::Protocol(what) => write!(f, "protocol error: {what}"),
+            Self::NeverStarted(what) => write!(f, "{what}; no program was started"),
             Self::Io(step, error) => write!(f, "{step}: {error}"),
         }
     }

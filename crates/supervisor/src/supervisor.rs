@@ -92,8 +92,24 @@ impl Supervisor {
         })
     }
 
-    /// Goes on until the result has been taken, or nobody wants it.
+    /// Goes on until the result has been taken, or nobody wants it. Whoever finds it ended has to know
+    /// whether a program can have run: only `Start` brings a token, and it does before anything runs.
     pub(crate) fn run(mut self) -> Result<Leave, Fatal> {
+        let ended = self.serve();
+        if self.token.is_some() {
+            return ended;
+        }
+        match ended {
+            Ok(_) => Ok(Leave::NeverStarted),
+            Err(fatal @ (Fatal::Frame(_) | Fatal::Protocol(_))) => {
+                Err(Fatal::NeverStarted(Box::new(fatal)))
+            }
+            // What became of a script whose interpreter is lost nobody knows.
+            Err(fatal) => Err(fatal),
+        }
+    }
+
+    fn serve(&mut self) -> Result<Leave, Fatal> {
         loop {
             let now = Instant::now();
             self.outbox.flush(&self.output, now)?;
@@ -380,7 +396,7 @@ impl Supervisor {
             return Some(Leave::Acknowledged);
         }
         let (patience, leave) = match self.state {
-            State::Preparing(_) => (self.settings.preparing, Leave::Forgotten),
+            State::Preparing(_) => (self.settings.preparing, Leave::Unused),
             State::Running(_) => return None,
             State::Holding | State::Collecting(_) | State::Finished { .. } => {
                 (self.hold, Leave::HoldExpired)

@@ -22,6 +22,8 @@ pub(in crate::orchestrator) const TOKEN: ResumeToken = ResumeToken([7; ResumeTok
 pub(in crate::orchestrator) struct Scripted {
     states: Mutex<VecDeque<Result<bool, EngineError>>>,
     channels: Mutex<VecDeque<Channel>>,
+    /// What its supervisor says at its end.
+    pub(in crate::orchestrator) never_started: bool,
 }
 
 impl Scripted {
@@ -32,6 +34,7 @@ impl Scripted {
         Self {
             states: Mutex::new(states.into_iter().collect()),
             channels: Mutex::new(channels.into_iter().collect()),
+            never_started: false,
         }
     }
 
@@ -59,6 +62,10 @@ impl Sandbox for Scripted {
     async fn is_running(&self) -> Result<bool, EngineError> {
         let next = self.states.lock().unwrap().pop_front();
         next.unwrap_or_else(|| Err(away()))
+    }
+
+    async fn has_never_started(&self) -> Result<bool, EngineError> {
+        Ok(self.never_started)
     }
 
     async fn attach(&mut self) -> Result<Channel, EngineError> {

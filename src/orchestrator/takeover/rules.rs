@@ -6,12 +6,18 @@
 //! nothing  │ the same  │ any              │ never started: carried out afresh
 //! nothing  │ restarted │ any              │ lost: it may have been started
 //! no sense │ any       │ any              │ lost: nobody can talk to its supervisor
+//! a start  │ the same  │ says: never told │ never started: carried out afresh
 //! all      │ any       │ nobody can tell  │ wait for the engine, then lost
 //! all      │ any       │ runs             │ attach, and go on
 //! all      │ any       │ stands, or none  │ lost
 //! ```
 //!
-//! Only the first line starts anything, and only where nothing was: an execution starts at most once.
+//! `a start` is `all`, of a program of which nothing was heard yet: its daemon may have died before it
+//! told the supervisor to start it. Such a supervisor ends, and says so, at the latest when it is attached
+//! to; then this is asked again.
+//!
+//! Only these two lines start anything, and only where certainly nothing was: an execution starts at most
+//! once.
 
 /// What an earlier daemon put away of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +26,9 @@ pub(super) enum PutAway {
     Nothing,
     /// Something that cannot be used.
     Senseless,
-    /// All that is needed.
+    /// All that is needed, before the program was told to start; nothing was heard of it since.
+    Start,
+    /// All that is needed, and something that was heard of the program.
     Everything,
 }
 
@@ -42,6 +50,8 @@ pub(super) enum Seen {
     Missing,
     /// It is there, and nothing runs in it.
     Stopped,
+    /// The same, and its supervisor said at its end that it had not been told to start a program.
+    NeverStarted,
     /// It runs.
     Running,
 }
@@ -88,21 +98,31 @@ pub(super) fn step(put_away: PutAway, host: Host, seen: Seen, patience: Patience
     match (put_away, host, seen) {
         (PutAway::Nothing, Host::Restarted, _) => Step::Lost(Loss::HostRestarted),
         (PutAway::Senseless, _, _) => Step::Lost(Loss::Senseless),
-        (PutAway::Nothing | PutAway::Everything, _, Seen::Unknown) => match patience {
-            Patience::Left => Step::Wait,
-            // Carrying it out will say that there is no engine.
-            Patience::Over if put_away == PutAway::Nothing => Step::Afresh,
-            Patience::Over => Step::Lost(Loss::EngineAway),
-        },
-        (PutAway::Nothing, Host::Same, Seen::Missing | Seen::Stopped | Seen::Running) => {
-            Step::Afresh
+        (PutAway::Nothing | PutAway::Start | PutAway::Everything, _, Seen::Unknown) => {
+            match patience {
+                Patience::Left => Step::Wait,
+                // Carrying it out will say that there is no engine.
+                Patience::Over if put_away == PutAway::Nothing => Step::Afresh,
+                Patience::Over => Step::Lost(Loss::EngineAway),
+            }
         }
-        (PutAway::Everything, _, Seen::Running) => Step::Attach,
-        (PutAway::Everything, Host::Restarted, Seen::Missing | Seen::Stopped) => {
-            Step::Lost(Loss::HostRestarted)
+        (
+            PutAway::Nothing,
+            Host::Same,
+            Seen::Missing | Seen::Stopped | Seen::NeverStarted | Seen::Running,
+        )
+        | (PutAway::Start, Host::Same, Seen::NeverStarted) => Step::Afresh,
+        (PutAway::Start | PutAway::Everything, _, Seen::Running) => Step::Attach,
+        (
+            PutAway::Start | PutAway::Everything,
+            Host::Restarted,
+            Seen::Missing | Seen::Stopped | Seen::NeverStarted,
+        ) => Step::Lost(Loss::HostRestarted),
+        (PutAway::Start | PutAway::Everything, Host::Same, Seen::Missing) => {
+            Step::Lost(Loss::Vanished)
         }
-        (PutAway::Everything, Host::Same, Seen::Missing) => Step::Lost(Loss::Vanished),
-        (PutAway::Everything, Host::Same, Seen::Stopped) => Step::Lost(Loss::Stopped),
+        (PutAway::Start | PutAway::Everything, Host::Same, Seen::Stopped)
+        | (PutAway::Everything, Host::Same, Seen::NeverStarted) => Step::Lost(Loss::Stopped),
     }
 }
 
@@ -110,16 +130,31 @@ pub(super) fn step(put_away: PutAway, host: Host, seen: Seen, patience: Patience
 mod tests {
     use super::*;
 
-    const ALL_SEEN: [Seen; 4] = [Seen::Unknown, Seen::Missing, Seen::Stopped, Seen::Running];
+    const ALL_PUT_AWAY: [PutAway; 4] = [
+        PutAway::Nothing,
+        PutAway::Senseless,
+        PutAway::Start,
+        PutAway::Everything,
+    ];
+
+    const ALL_SEEN: [Seen; 5] = [
+        Seen::Unknown,
+        Seen::Missing,
+        Seen::Stopped,
+        Seen::NeverStarted,
+        Seen::Running,
+    ];
 
     #[test]
     fn only_what_was_certainly_never_started_is_carried_out_afresh() {
-        for put_away in [PutAway::Nothing, PutAway::Senseless, PutAway::Everything] {
+        for put_away in ALL_PUT_AWAY {
             for host in [Host::Same, Host::Restarted] {
                 for seen in ALL_SEEN {
                     for patience in [Patience::Left, Patience::Over] {
                         let afresh = step(put_away, host, seen, patience) == Step::Afresh;
-                        let never_started = put_away == PutAway::Nothing && host == Host::Same;
+                        let never_started = host == Host::Same
+                            && (put_away == PutAway::Nothing
+                                || put_away == PutAway::Start && seen == Seen::NeverStarted);
                         assert!(!afresh || never_started, "{put_away:?} {host:?} {seen:?}");
                     }
                 }
@@ -128,24 +163,39 @@ mod tests {
     }
 
     #[test]
+    fn one_that_says_that_it_was_never_told_is_carried_out_afresh_if_nothing_was_heard_of_it() {
+        let at = |put_away, host| step(put_away, host, Seen::NeverStarted, Patience::Over);
+        assert_eq!(at(PutAway::Start, Host::Same), Step::Afresh);
+        let lost = at(PutAway::Start, Host::Restarted);
+        assert_eq!(lost, Step::Lost(Loss::HostRestarted));
+        let lost = at(PutAway::Everything, Host::Same);
+        assert_eq!(lost, Step::Lost(Loss::Stopped));
+        let lost = at(PutAway::Senseless, Host::Same);
+        assert_eq!(lost, Step::Lost(Loss::Senseless));
+    }
+
+    #[test]
     fn a_sandbox_that_runs_is_attached_to_and_every_other_one_is_lost_for_its_own_reason() {
-        let at = |host, seen| step(PutAway::Everything, host, seen, Patience::Left);
-        assert_eq!(at(Host::Same, Seen::Running), Step::Attach);
-        assert_eq!(at(Host::Same, Seen::Missing), Step::Lost(Loss::Vanished));
-        assert_eq!(at(Host::Same, Seen::Stopped), Step::Lost(Loss::Stopped));
-        for seen in [Seen::Missing, Seen::Stopped] {
-            assert_eq!(at(Host::Restarted, seen), Step::Lost(Loss::HostRestarted));
+        for put_away in [PutAway::Start, PutAway::Everything] {
+            let at = |host, seen| step(put_away, host, seen, Patience::Left);
+            assert_eq!(at(Host::Same, Seen::Running), Step::Attach);
+            assert_eq!(at(Host::Same, Seen::Missing), Step::Lost(Loss::Vanished));
+            assert_eq!(at(Host::Same, Seen::Stopped), Step::Lost(Loss::Stopped));
+            for seen in [Seen::Missing, Seen::Stopped] {
+                assert_eq!(at(Host::Restarted, seen), Step::Lost(Loss::HostRestarted));
+            }
         }
     }
 
     #[test]
     fn an_engine_that_does_not_answer_is_waited_for_as_long_as_there_can_be_a_result() {
-        for put_away in [PutAway::Nothing, PutAway::Everything] {
+        for put_away in [PutAway::Nothing, PutAway::Start, PutAway::Everything] {
             let waiting = step(put_away, Host::Same, Seen::Unknown, Patience::Left);
             assert_eq!(waiting, Step::Wait);
         }
         let given_up = |put_away| step(put_away, Host::Same, Seen::Unknown, Patience::Over);
         assert_eq!(given_up(PutAway::Everything), Step::Lost(Loss::EngineAway));
+        assert_eq!(given_up(PutAway::Start), Step::Lost(Loss::EngineAway));
         assert_eq!(given_up(PutAway::Nothing), Step::Afresh);
     }
 }

@@ -264,7 +264,7 @@ impl Inner {
             tracing::warn!(running, "Runs that still go on are left to the next start");
         }
         // In this order: what is dropped now stays as it is.
-        self.orchestrator.leave_behind();
+        self.orchestrator.leave_behind().await;
         self.leaving.cancel();
         // Nobody talks to a sandbox any more when the next daemon may begin to.
         let recording: Duration = self.timing.finish_pauses.iter().sum();

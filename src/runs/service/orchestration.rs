@@ -43,8 +43,9 @@ pub trait Orchestrator: Send + Sync + std::fmt::Debug {
         let _ = execution;
     }
 
-    /// Whatever is going on is dropped in a moment, and left as it is for the next daemon.
-    fn leave_behind(&self) {}
+    /// Whatever is going on is dropped once this returns, and left as it is for the next daemon. Within a
+    /// moment.
+    async fn leave_behind(&self) {}
 
     /// Carries the run out and tells how it ended. Never panics on what a program does; ends soon
     /// after `context.cancel` is cancelled.

@@ -258,7 +258,7 @@ impl Orchestrator for Fake {
             .send_modify(|recorded| recorded.push(execution));
     }
 
-    fn leave_behind(&self) {
+    async fn leave_behind(&self) {
         self.left_behind.fetch_add(1, Ordering::SeqCst);
     }
 

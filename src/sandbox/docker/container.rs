@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bollard::container::{AttachContainerResults, LogOutput};
-use bollard::models::{ContainerInspectResponse, ContainerUpdateBody};
+use bollard::models::{
+    ContainerInspectResponse, ContainerState, ContainerStateStatusEnum, ContainerUpdateBody,
+};
 use bollard::query_parameters::{
     AttachContainerOptions, InspectContainerOptions, KillContainerOptions, RemoveContainerOptions,
     StartContainerOptions,
@@ -208,6 +210,11 @@ impl Sandbox for DockerSandbox {
         }
     }
 
+    async fn has_never_started(&self) -> Result<bool, EngineError> {
+        let found = self.inspect().await?;
+        Ok(found.state.as_ref().is_some_and(has_never_started))
+    }
+
     async fn attach(&mut self) -> Result<Channel, EngineError> {
         Ok(channel(self.streams().await?))
     }
@@ -322,6 +329,15 @@ fn running(found: &ContainerInspectResponse) -> Option<bool> {
     found.state.as_ref().and_then(|state| state.running)
 }
 
+/// Whether a container's supervisor has ended without having been told to start a program. One that the
+/// engine has not started, or that it restarts, has an exit code, too: that of nothing, or of an earlier
+/// process.
+pub(super) fn has_never_started(state: &ContainerState) -> bool {
+    state.status == Some(ContainerStateStatusEnum::EXITED)
+        && state.running == Some(false)
+        && state.exit_code == Some(i64::from(fumehood_protocol::NEVER_STARTED))
+}
+
 /// Ends and removes a container; one that is not there is no error. Tells whether it was there.
 ///
 /// # Errors
@@ -373,6 +389,27 @@ fn supervisor_output(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Anything else, and above all a kill, says nothing of what ran before.
+    #[test]
+    fn only_its_own_exit_code_says_that_a_supervisor_was_never_told_to_start() {
+        let state = |status, running, code| ContainerState {
+            status: Some(status),
+            running: Some(running),
+            exit_code: Some(code),
+            ..ContainerState::default()
+        };
+        let exited = ContainerStateStatusEnum::EXITED;
+        assert!(has_never_started(&state(exited, false, 69)));
+        for code in [0, 1, 65, 70, 71, 75, 137, 143] {
+            assert!(!has_never_started(&state(exited, false, code)), "{code}");
+        }
+        let running = ContainerStateStatusEnum::RUNNING;
+        assert!(!has_never_started(&state(running, true, 69)));
+        let created = ContainerStateStatusEnum::CREATED;
+        assert!(!has_never_started(&state(created, false, 69)));
+        assert!(!has_never_started(&ContainerState::default()));
+    }
 
     #[test]
     fn the_bound_on_cpu_time_is_never_lowered_for_the_end() {

@@ -10,6 +10,9 @@ use fumehood_protocol::{Decoder, FromSupervisor, ResumeToken, ToSupervisor, enco
 
 pub(crate) const TOKEN: ResumeToken = ResumeToken(*b"\xc4\x10\xfeo0123456789ab");
 
+/// The exit code of one in which nothing of a program has run.
+pub(crate) const NEVER_STARTED: i32 = fumehood_protocol::NEVER_STARTED as i32;
+
 /// How long anything may take before a test is lost.
 const PATIENCE: Duration = Duration::from_secs(20);
 

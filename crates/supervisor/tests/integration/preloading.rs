@@ -2,7 +2,7 @@
 
 use fumehood_protocol::ToSupervisor;
 
-use crate::harness::{Sandbox, limits};
+use crate::harness::{NEVER_STARTED, Sandbox, limits};
 use crate::interpreter::{is_waiting, preload, start_script, with_modules};
 
 #[test]
@@ -194,7 +194,7 @@ fn a_sandbox_that_is_not_wanted_ends_whatever_its_interpreter_does() {
             } else {
                 sandbox.detach_input();
             }
-            assert_eq!(sandbox.exit_code(), Some(0));
+            assert_eq!(sandbox.exit_code(), Some(NEVER_STARTED));
         }
     }
 }

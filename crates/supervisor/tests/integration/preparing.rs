@@ -5,7 +5,7 @@ use std::process::Command;
 use fumehood_protocol::message::*;
 use fumehood_protocol::{FromSupervisor, ToSupervisor};
 
-use crate::harness::{Sandbox, start};
+use crate::harness::{NEVER_STARTED, Sandbox, start};
 
 fn write(path: &str, bytes: &[u8]) -> ToSupervisor {
     ToSupervisor::Write(WriteFile {
@@ -119,7 +119,7 @@ fn an_input_that_ends_before_the_start_leaves_no_sandbox_behind() {
     let mut sandbox = Sandbox::new();
     sandbox.ready();
     sandbox.detach_input();
-    assert_eq!(sandbox.exit_code(), Some(0));
+    assert_eq!(sandbox.exit_code(), Some(NEVER_STARTED));
 }
 
 #[test]

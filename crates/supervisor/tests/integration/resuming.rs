@@ -6,7 +6,7 @@ use fumehood_protocol::message::*;
 use fumehood_protocol::resume::TokenScanner;
 use fumehood_protocol::{FromSupervisor, ResumeToken, ToSupervisor, WINDOW_BYTES, encode};
 
-use crate::harness::{Sandbox, TOKEN, limits, start};
+use crate::harness::{NEVER_STARTED, Sandbox, TOKEN, limits, start};
 
 /// Attaches like a daemon that has everything up to `after`, dropping what comes before the token.
 fn attach(sandbox: &mut Sandbox, after: u64) {
@@ -143,6 +143,50 @@ fn a_wrong_token_is_malformed_input() {
     let mut sandbox = Sandbox::running("sleep 100");
     sandbox.send_raw(&ResumeToken([0xAA; 16]).0);
     assert_eq!(sandbox.exit_code(), Some(65));
+}
+
+/// The next daemon, after one that died before it could tell to start: it has to see that nothing ran.
+#[test]
+fn a_resumption_before_the_start_says_that_nothing_was_started() {
+    let resume = encode(0, &ToSupervisor::Resume(0)).unwrap();
+    for repeated in [
+        [&TOKEN.0[..], &resume].concat(),
+        resume.clone(),
+        vec![0xff; 16],
+    ] {
+        let mut sandbox = Sandbox::new();
+        sandbox.ready();
+        sandbox.send_raw(&repeated);
+        assert_eq!(sandbox.exit_code(), Some(NEVER_STARTED));
+        assert!(sandbox.last_words().contains("no program was started"));
+    }
+}
+
+/// Whatever came of it: from `Start` on nobody may take it for one that ran nothing.
+#[test]
+fn one_that_was_told_to_start_never_says_that_nothing_was_started() {
+    for arguments in [&["no-such-program"][..], &["sleep", "100"]] {
+        for rest in [
+            &[0xff; 16][..],
+            &encode(0, &ToSupervisor::Resume(9)).unwrap(),
+        ] {
+            let mut start = start("");
+            start.arguments = arguments.iter().map(ToString::to_string).collect();
+            let mut sandbox = Sandbox::new();
+            sandbox.auto_ack = false;
+            let told = encode(0, &ToSupervisor::Start(start)).unwrap();
+            sandbox.send_raw(&[&told[..], rest].concat());
+            assert_eq!(sandbox.exit_code(), Some(65), "{arguments:?}");
+        }
+    }
+    // A request to end that crosses the failure of a start.
+    let mut start = start("");
+    start.arguments = vec!["no-such-program".to_owned()];
+    let mut sandbox = Sandbox::new();
+    sandbox.auto_ack = false;
+    sandbox.send(&ToSupervisor::Start(start));
+    sandbox.send(&ToSupervisor::Cancel);
+    assert_eq!(sandbox.exit_code(), Some(0));
 }
 
 #[test]

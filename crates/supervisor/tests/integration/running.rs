@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use fumehood_protocol::message::*;
 use fumehood_protocol::{FromSupervisor, ToSupervisor};
 
-use crate::harness::{Sandbox, limits, start};
+use crate::harness::{NEVER_STARTED, Sandbox, limits, start};
 
 #[test]
 fn a_program_prints_and_its_exit_code_is_told() {
@@ -147,7 +147,7 @@ fn cancel_before_the_start_ends_the_sandbox() {
     let mut sandbox = Sandbox::new();
     sandbox.ready();
     sandbox.send(&ToSupervisor::Cancel);
-    assert_eq!(sandbox.exit_code(), Some(0));
+    assert_eq!(sandbox.exit_code(), Some(NEVER_STARTED));
 }
 
 #[test]

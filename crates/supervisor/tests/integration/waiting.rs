@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use fumehood_protocol::message::*;
 use fumehood_protocol::{FromSupervisor, ToSupervisor};
 
-use crate::harness::{Sandbox, start};
+use crate::harness::{NEVER_STARTED, Sandbox, start};
 use crate::interpreter::{is_waiting, preload, start_script, with_modules};
 
 /// Waits until a process is gone, or is only waited for.
@@ -250,7 +250,7 @@ fn messages_of_another_state_are_protocol_errors() {
     let request = || ToSupervisor::Preload(preload(&start_script(), &["json"]));
     let mut sandbox = Sandbox::waiting(&start, &[]);
     sandbox.send(&request());
-    assert_eq!(sandbox.exit_code(), Some(65));
+    assert_eq!(sandbox.exit_code(), Some(NEVER_STARTED));
     for message in [request(), ToSupervisor::Look] {
         let mut sandbox = Sandbox::running("sleep 100");
         sandbox.send(&message);
@@ -275,7 +275,7 @@ fn a_sandbox_that_nobody_talks_to_ends_before_the_start_only() {
         assert!(matches!(sandbox.next(), FromSupervisor::Dataset(_)));
     }
     let begun = Instant::now();
-    assert_eq!(sandbox.exit_code(), Some(75));
+    assert_eq!(sandbox.exit_code(), Some(NEVER_STARTED));
     let silence = begun.elapsed();
     assert!(silence > Duration::from_millis(1500) && silence < Duration::from_secs(4));
 
