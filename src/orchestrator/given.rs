@@ -8,8 +8,10 @@ use sha2::{Digest as _, Sha256};
 use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
+use super::course::wall;
 use super::executor::{Executed, Executor};
 use super::retry;
+use super::takeover::rules::longest_left;
 use crate::artifacts::summary::read_metrics;
 use crate::clock;
 use crate::execution::cause::{CauseKind, Limit};
@@ -62,6 +64,10 @@ impl Orchestrator for GivenProgram {
 
     fn give_up(&self, execution: &ExecutionId) {
         self.executor.release(execution);
+    }
+
+    fn longest_left(&self, run: &RunRecord) -> Duration {
+        longest_left(wall(&run.request.limits))
     }
 
     async fn recorded(&self, execution: &ExecutionId) {

@@ -24,7 +24,7 @@ use self::rules::{Host, Loss, Patience, PutAway, Seen, Step, step};
 use super::collection::First;
 use super::conclusion::{Gathered, conclude};
 use super::conversation::{self, HOLD, TalkEnd};
-use super::course::Course;
+use super::course::{Course, wall};
 use super::evidence;
 use super::executor::{Executed, Executor, Talk, failed_before_start};
 use super::following::Followed;
@@ -44,9 +44,6 @@ use crate::sandbox::engine::Remains;
 use crate::sandbox::session::Gap;
 use crate::sandbox::slots::{Slot, Slots};
 use crate::telemetry::log_chain;
-
-/// Far beyond any run's limit, and so near that it can be added to a clock.
-const LONGEST_PATIENCE: Duration = Duration::from_secs(86_400 * 365);
 
 /// What an earlier daemon left of an execution.
 #[derive(Debug)]
@@ -393,8 +390,7 @@ fn stopped(never_started: bool) -> Seen {
 
 /// How long there can be a result in a sandbox that cannot be reached at the moment.
 fn patience(spec: &ExecutionSpec, handoff: Option<&Handoff>) -> Duration {
-    let wall = Duration::try_from_secs_f64(spec.limits.timeout_seconds).unwrap_or_default();
-    let longest = wall.saturating_add(HOLD).min(LONGEST_PATIENCE);
+    let longest = rules::longest_held(wall(&spec.limits));
     handoff.map_or(HOLD, |handoff| longest.saturating_sub(handoff.passed()))
 }
 

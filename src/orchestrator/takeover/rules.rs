@@ -19,6 +19,10 @@
 //! Only these two lines start anything, and only where certainly nothing was: an execution starts at most
 //! once.
 
+use std::time::Duration;
+
+use crate::orchestrator::conversation::HOLD;
+
 /// What an earlier daemon put away of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PutAway {
@@ -126,6 +130,25 @@ pub(super) fn step(put_away: PutAway, host: Host, seen: Seen, patience: Patience
     }
 }
 
+/// Far beyond any run's limit, and so near that it can be added to a clock.
+const LONGEST: Duration = Duration::from_secs(86_400 * 365);
+
+/// For the engine to answer the last question about a sandbox that is given up, and to remove it.
+const ANSWERS: Duration = Duration::from_secs(120);
+
+/// From the start of a program with this limit of its wall clock on, how long its sandbox can hold
+/// something.
+pub(in crate::orchestrator) fn longest_held(wall: Duration) -> Duration {
+    wall.saturating_add(HOLD).min(LONGEST)
+}
+
+/// What a run has at least that is taken over, whatever was configured meanwhile: it is not ended while
+/// its sandbox may hold its result, only because the engine is away. It gives its program no time: that
+/// has what it had left.
+pub(in crate::orchestrator) fn longest_left(wall: Duration) -> Duration {
+    longest_held(wall) + ANSWERS
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,5 +220,20 @@ mod tests {
         assert_eq!(given_up(PutAway::Everything), Step::Lost(Loss::EngineAway));
         assert_eq!(given_up(PutAway::Start), Step::Lost(Loss::EngineAway));
         assert_eq!(given_up(PutAway::Nothing), Step::Afresh);
+    }
+
+    #[test]
+    fn a_run_that_is_taken_over_outlasts_the_wait_for_its_result() {
+        for wall in [Duration::ZERO, Duration::from_secs(3600), Duration::MAX] {
+            let wait = longest_held(wall);
+            assert!(wait >= wall.min(LONGEST) && wait >= HOLD.min(LONGEST));
+            assert!(longest_left(wall) >= wait + Duration::from_secs(60));
+            // It can be added to a clock.
+            assert!(
+                std::time::Instant::now()
+                    .checked_add(longest_left(wall))
+                    .is_some()
+            );
+        }
     }
 }

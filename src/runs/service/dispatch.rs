@@ -78,6 +78,13 @@ pub(super) struct Turn {
     _place: Place,
 }
 
+/// What a run that is taken over has left of its limit. What has passed of that only the wall clock knows,
+/// which may have been set since, and the limit may have been lowered since the run was accepted: in no
+/// case it has less than `own`, how long it can be gone on with.
+fn left(limit: Duration, passed: Duration, own: Duration) -> Duration {
+    limit.saturating_sub(passed).max(own).max(LEAST_LIMIT)
+}
+
 /// Goes on with a run that an earlier daemon left. It has a place whether or not one is free: it has
 /// had it all the time.
 pub(super) fn take_over(inner: &Arc<Inner>, left: LeftRun) {
@@ -90,7 +97,7 @@ pub(super) fn take_over(inner: &Arc<Inner>, left: LeftRun) {
     } = run.state
     {
         let passed = Duration::try_from(now().duration_since(started_at)).unwrap_or_default();
-        limit = limit.min(limit.saturating_sub(passed).max(LEAST_LIMIT));
+        limit = left(limit, passed, inner.orchestrator.longest_left(&run));
         if cancel_requested {
             active.stop(Stop::Client);
         }
@@ -191,4 +198,31 @@ async fn start(inner: &Arc<Inner>, run: Waiting, permit: Place) -> Started {
     inner.active().remove(&id);
     inner.finished(&run.tenant);
     Started::Done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neither_a_clock_that_was_set_nor_a_lower_limit_ends_a_run_that_is_taken_over() {
+        let seconds = Duration::from_secs;
+        // An hour, of a program that may take five minutes and then be waited for.
+        assert_eq!(
+            left(seconds(3600), seconds(100), seconds(1000)),
+            seconds(3500)
+        );
+        assert_eq!(
+            left(seconds(3600), seconds(3599), seconds(1000)),
+            seconds(1000)
+        );
+        // The clock was set forward, by an hour and by ten years.
+        for passed in [seconds(3610), seconds(10 * 365 * 86_400)] {
+            assert_eq!(left(seconds(3600), passed, seconds(1000)), seconds(1000));
+        }
+        // The limit is five seconds by now.
+        assert_eq!(left(seconds(5), seconds(10), seconds(1000)), seconds(1000));
+        // Nothing is known of it but that it is there.
+        assert_eq!(left(seconds(5), seconds(10), Duration::ZERO), LEAST_LIMIT);
+    }
 }

@@ -1,6 +1,7 @@
 //! What the service asks of whoever carries runs out, and what that one is given for it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
@@ -36,6 +37,13 @@ pub trait Orchestrator: Send + Sync + std::fmt::Debug {
     /// The execution that was chosen by [`Orchestrator::first_execution`] will not take place.
     fn give_up(&self, execution: &ExecutionId) {
         let _ = execution;
+    }
+
+    /// How long a run that an earlier daemon left can be gone on with from now on: that is what it has at
+    /// least before it is ended. Must not block; `run` is an outline.
+    fn longest_left(&self, run: &RunRecord) -> Duration {
+        let _ = run;
+        Duration::ZERO
     }
 
     /// The end of this execution is on disk: what was held for the case that it is not may go.
