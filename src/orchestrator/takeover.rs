@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use self::losses::{cancelled, lost};
+use self::losses::{cancelled, lost, told};
 use self::rules::{Host, Loss, Patience, PutAway, Seen, Step, step};
 use super::collection::First;
 use super::conclusion::{Gathered, conclude};
@@ -322,14 +322,14 @@ impl Executor {
                     stopping::destroy(sandbox).await;
                     return None;
                 }
-                let mut notes = handoff.notes;
+                let mut notes = handoff.notes.clone();
                 let (sandbox, stop) = stopping::kill(sandbox, &mut notes).await;
                 let mut memory_kill = None;
                 if let Some(sandbox) = sandbox {
                     memory_kill = sandbox.memory_kill_seen().await.ok();
                     notes.extend(stopping::destroy(sandbox).await);
                 }
-                let talk = course.ended(TalkEnd::Lost(error));
+                let talk = course.ended(told(&handoff, TalkEnd::Lost(error), &mut notes));
                 let engine = (stop, memory_kill);
                 return Some(conclude(spec, talk, engine, Gathered::default(), notes));
             }

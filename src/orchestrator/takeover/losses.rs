@@ -40,13 +40,30 @@ pub(super) fn lost(
     let Some(handoff) = handoff else {
         return failed_before_start(spec, &Trouble::Engine(error));
     };
-    let course = Course::resumed(&spec.limits, handoff);
-    let talk = course.ended(TalkEnd::Lost(SessionError::Engine(error)));
-    let notes = handoff.notes.clone();
+    let mut notes = handoff.notes.clone();
+    let otherwise = TalkEnd::Lost(SessionError::Engine(error));
+    let end = told(handoff, otherwise, &mut notes);
+    let talk = Course::resumed(&spec.limits, handoff).ended(end);
     let engine = (Stop::Confirmed, memory_kill);
     let mut result = conclude(spec, talk, engine, Gathered::default(), notes);
     result.sandbox = Some(handoff.sandbox_use);
     result
+}
+
+/// How a program ended whose sandbox is lost: as its supervisor had reported, if an earlier daemon heard
+/// that and died before it had collected everything. Only the files are lost then.
+pub(super) fn told(handoff: &Handoff, otherwise: TalkEnd, notes: &mut Vec<String>) -> TalkEnd {
+    let Some(exited) = &handoff.progress.exited else {
+        return otherwise;
+    };
+    let why = match &otherwise {
+        TalkEnd::Lost(error) => error.to_string(),
+        TalkEnd::Reported(_) | TalkEnd::LateAtDeadline(_) | TalkEnd::LateOnCancel => {
+            "the run was cancelled".to_owned()
+        }
+    };
+    notes.push(format!("The files of the program were lost: {why}."));
+    TalkEnd::Reported(exited.clone())
 }
 
 /// The result of one that was to end anyway; `stop` is what is known of its sandbox.
@@ -59,8 +76,9 @@ pub(super) fn cancelled(
         let verdict = Verdict::cancelled("it is not known whether the program was started");
         return never_started(spec, verdict);
     };
-    let talk = Course::resumed(&spec.limits, handoff).ended(TalkEnd::LateOnCancel);
-    let notes = handoff.notes.clone();
+    let mut notes = handoff.notes.clone();
+    let end = told(handoff, TalkEnd::LateOnCancel, &mut notes);
+    let talk = Course::resumed(&spec.limits, handoff).ended(end);
     let mut result = conclude(spec, talk, (stop, None), Gathered::default(), notes);
     result.sandbox = Some(handoff.sandbox_use);
     result
@@ -78,12 +96,15 @@ fn nothing_known(spec: &ExecutionSpec, why: &str) -> ExecutionResult {
 mod tests {
     use std::collections::BTreeMap;
 
+    use fumehood_protocol::message::{EndedBy, Ending, Exited, StreamTotals, Usage};
+
     use super::*;
     use crate::config::Execution;
     use crate::execution::cause::{CauseKind, Limit};
     use crate::execution::result::Status;
     use crate::ids::ExecutionId;
     use crate::orchestrator::handoff::tests::handoff;
+    use crate::orchestrator::retry;
 
     fn spec() -> ExecutionSpec {
         ExecutionSpec {
@@ -125,6 +146,69 @@ mod tests {
     fn a_kill_for_memory_that_the_engine_saw_is_that_limit() {
         let result = lost(&spec(), Loss::Stopped, Some(&handoff()), Some(true));
         assert_eq!(result.limit, Some(Limit::Memory));
+    }
+
+    fn handoff_after(code: i32) -> Handoff {
+        let totals = || StreamTotals {
+            bytes: 0,
+            forwarded_bytes: 0,
+            tail: Vec::new(),
+        };
+        let mut handoff = handoff();
+        handoff.progress.exited = Some(Box::new(Exited {
+            ending: Ending::Code(code),
+            ended_by: EndedBy::Program,
+            wall_microseconds: 1_500_000,
+            stdout: totals(),
+            stderr: totals(),
+            usage: Usage::default(),
+            survivors: 0,
+        }));
+        handoff
+    }
+
+    /// Its daemon died while it collected, and then the sandbox was lost.
+    #[test]
+    fn an_end_that_was_reported_stands_and_only_the_files_are_lost() {
+        let handoff = handoff_after(3);
+        let mut results = [
+            Loss::HostRestarted,
+            Loss::Vanished,
+            Loss::Stopped,
+            Loss::EngineAway,
+        ]
+        .map(|loss| lost(&spec(), loss, Some(&handoff), Some(false)))
+        .to_vec();
+        results.push(cancelled(&spec(), Some(&handoff), Stop::Confirmed));
+        for result in results {
+            assert_eq!(result.status, Status::Failure, "{result:?}");
+            assert_eq!(result.return_code, Some(3));
+            assert_eq!(retry::pause(&result, 1, 5), None);
+            let told = result
+                .warnings
+                .iter()
+                .any(|warning| warning.starts_with("The files of the program were lost: "));
+            assert!(told, "{:?}", result.warnings);
+        }
+    }
+
+    /// What it was to write may have been among the files: it is not known to be at fault.
+    #[test]
+    fn an_expected_file_that_was_lost_with_the_sandbox_is_not_the_programs_fault() {
+        let result = lost(&spec(), Loss::Vanished, Some(&handoff_after(0)), None);
+        assert_eq!(result.cause.kind, CauseKind::Infrastructure);
+        assert_eq!(result.return_code, Some(0));
+        let nothing_expected = ExecutionSpec {
+            expected_output_files: Vec::new(),
+            ..spec()
+        };
+        let result = lost(
+            &nothing_expected,
+            Loss::Vanished,
+            Some(&handoff_after(0)),
+            None,
+        );
+        assert_eq!(result.status, Status::Success);
     }
 
     #[test]
