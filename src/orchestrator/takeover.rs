@@ -253,6 +253,8 @@ impl Executor {
         self.clear(&spec.id).await;
         // Nothing new runs on a host that is not known to be fit for it.
         talk.cancel.run_until_cancelled(gate.opened()).await;
+        // A sandbox that the earlier daemon asked for may come true in this moment.
+        self.sandboxes.engine().may_appear(&spec.id);
         self.execute_knowing(spec, talk, evidence).await
     }
 
@@ -406,3 +408,6 @@ fn resume(handoff: &Handoff) -> Resume {
         },
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -330,6 +330,11 @@ impl Engine for DockerEngine {
         Ok(Remains::Running(Box::new(sandbox)))
     }
 
+    fn may_appear(&self, execution: &ExecutionId) {
+        let name = container_name(&self.instance, execution);
+        self.reaper.take_if_it_appears_later(&name);
+    }
+
     fn leave_behind(&self) {
         self.reaper.leave_behind();
     }

@@ -36,6 +36,11 @@ pub trait Engine: Send + Sync + std::fmt::Debug {
     /// Destroys whatever an execution left behind; a missing container is no error.
     async fn destroy(&self, execution: &ExecutionId) -> Result<(), EngineError>;
 
+    /// An earlier daemon may have asked for a sandbox for this execution and not have heard the answer: the
+    /// engine may make it any moment. Whatever appears is removed, also if it is in the way of another one
+    /// for the same execution.
+    fn may_appear(&self, execution: &ExecutionId);
+
     /// The executions of this daemon's instance that have a container, in any state.
     async fn leftovers(&self) -> Result<Vec<Leftover>, EngineError>;
 

@@ -94,32 +94,14 @@ fn nothing_known(spec: &ExecutionSpec, why: &str) -> ExecutionResult {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use fumehood_protocol::message::{EndedBy, Ending, Exited, StreamTotals, Usage};
 
     use super::*;
-    use crate::config::Execution;
     use crate::execution::cause::{CauseKind, Limit};
     use crate::execution::result::Status;
-    use crate::ids::ExecutionId;
     use crate::orchestrator::handoff::tests::handoff;
     use crate::orchestrator::retry;
-
-    fn spec() -> ExecutionSpec {
-        ExecutionSpec {
-            id: ExecutionId::random(),
-            code: "print()".to_owned(),
-            input_files: BTreeMap::new(),
-            expected_output_files: vec!["a.csv".to_owned()],
-            bash_script: None,
-            dataset: None,
-            image: "image".to_owned(),
-            runtime: None,
-            preload: true,
-            limits: Execution::default().default_limits(),
-        }
-    }
+    use crate::orchestrator::takeover::tests::spec;
 
     #[test]
     fn no_loss_is_the_programs_fault_whatever_is_known_of_it() {

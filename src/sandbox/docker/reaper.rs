@@ -206,6 +206,17 @@ impl Reaper {
         self.remember(name, left);
     }
 
+    /// The same, if it is not there now.
+    pub(super) fn take_if_it_appears_later(&self, name: &str) {
+        let now = Instant::now();
+        let left = Left {
+            may_appear_until: Some(now + MAY_APPEAR_FOR),
+            next_try: now + RETRY_AFTER,
+            ..Left::now()
+        };
+        self.remember(name, left);
+    }
+
     /// Gives back the removal of a container that nobody has seen, to somebody who makes another one
     /// by the same name; tells whether there was one. While it is being looked for there is none:
     /// [`Reaper::settled`] waits then.

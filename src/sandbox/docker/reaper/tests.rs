@@ -26,6 +26,18 @@ async fn what_is_set_aside_is_counted_and_keeps_its_uid_from_others() {
     reaper.finish(Duration::ZERO).await;
 }
 
+/// Whoever makes one by the same name knows that it is a second one.
+#[tokio::test]
+async fn one_that_may_appear_later_is_not_looked_for_at_once() {
+    let reaper = reaper();
+    reaper.take_if_it_appears_later("later");
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    assert!(reaper.take_back("later"));
+    reaper.finish(Duration::ZERO).await;
+}
+
 #[tokio::test]
 async fn only_a_container_that_nobody_has_seen_is_taken_back() {
     let reaper = reaper();

@@ -56,6 +56,8 @@ impl Engine for Faulty {
         Ok(Remains::Missing)
     }
 
+    fn may_appear(&self, _execution: &ExecutionId) {}
+
     fn leave_behind(&self) {}
 }
 
