@@ -45,6 +45,10 @@ use crate::sandbox::session::Gap;
 use crate::sandbox::slots::{Slot, Slots};
 use crate::telemetry::log_chain;
 
+/// How long a supervisor may take to be attached to again by a run that is to end: it still has the end of
+/// the program to tell.
+const LAST_ATTEMPT: Duration = Duration::from_secs(5);
+
 /// What an earlier daemon left of an execution.
 #[derive(Debug)]
 pub(super) struct Left {
@@ -315,10 +319,22 @@ impl Executor {
         }
         let course = Course::resumed(limits, &handoff);
         let until = Instant::now() + patience(spec, Some(&handoff));
-        let mut session = match resume(&handoff).attach(sandbox.as_mut(), until).await {
+        let is_unwanted = async {
+            talk.cancel.cancelled().await;
+            sleep(LAST_ATTEMPT).await;
+        };
+        let attached = tokio::select! {
+            attached = resume(&handoff).attach(sandbox.as_mut(), until) => {
+                attached.map_err(TalkEnd::Lost)
+            }
+            () = is_unwanted => Err(TalkEnd::LateOnCancel),
+        };
+        let mut session = match attached {
             Ok(session) => session,
-            Err(error) => {
-                log_chain("a supervisor could not be attached to again", &error);
+            Err(end) => {
+                if let TalkEnd::Lost(error) = &end {
+                    log_chain("a supervisor could not be attached to again", error);
+                }
                 let seen = stopped(sandbox.has_never_started().await.unwrap_or(false));
                 if step(handoff.put_away(), host, seen, Patience::Over) == Step::Afresh {
                     stopping::destroy(sandbox).await;
@@ -331,7 +347,7 @@ impl Executor {
                     memory_kill = sandbox.memory_kill_seen().await.ok();
                     notes.extend(stopping::destroy(sandbox).await);
                 }
-                let talk = course.ended(told(&handoff, TalkEnd::Lost(error), &mut notes));
+                let talk = course.ended(told(&handoff, end, &mut notes));
                 let engine = (stop, memory_kill);
                 return Some(conclude(spec, talk, engine, Gathered::default(), notes));
             }

@@ -119,7 +119,8 @@ pub trait Sandbox: Send + Sync + std::fmt::Debug {
     /// Says that the next daemon can go on with it: what it needs for that is put away.
     fn outlive(&mut self);
 
-    /// Whether its supervisor runs; [`EngineError::Vanished`] if the sandbox is not there any more.
+    /// Whether its supervisor runs; [`EngineError::Vanished`] if the sandbox is not there any more, and
+    /// [`EngineError::Paused`] if it will answer only later.
     async fn is_running(&self) -> Result<bool, EngineError>;
 
     /// Whether its supervisor has ended, and said so by its exit code that it had not been told to start a
@@ -256,6 +257,12 @@ pub enum EngineError {
          somebody stopped the container"
     )]
     Stopped,
+    /// The container is paused: nobody in it answers until somebody unpauses it.
+    #[error(
+        "the sandbox is paused: somebody outside the daemon paused the container; unpause it (for \
+         example with `docker unpause`)"
+    )]
+    Paused,
     /// The engine refused or failed.
     #[error(
         "the container engine failed to {call}: the daemon's log has its answer; submit the run \
@@ -294,6 +301,7 @@ impl EngineError {
             | Self::PolicyNotApplied(_)
             | Self::Vanished
             | Self::Stopped
+            | Self::Paused
             | Self::Failed { .. }
             | Self::NotEnded(_)
             | Self::Stream(_) => false,

@@ -130,7 +130,8 @@ async fn attach(sandbox: &mut Scripted) -> Result<Session, SessionError> {
 
 #[tokio::test(start_paused = true)]
 async fn an_engine_that_is_away_for_a_while_is_waited_for_and_the_talk_goes_on() {
-    let states = (0..9).map(|_| Err(away())).chain([Ok(true)]);
+    let paused = (0..9).map(|_| Err(EngineError::Paused));
+    let states = (0..9).map(|_| Err(away())).chain(paused).chain([Ok(true)]);
     let mut sandbox = Scripted::new(states, [supervisor()]);
     let mut session = attach(&mut sandbox).await.unwrap();
     session.receive().await.unwrap();

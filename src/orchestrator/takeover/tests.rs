@@ -166,6 +166,18 @@ async fn a_program_that_was_never_told_to_start_is_carried_out_afresh() {
     }
 }
 
+/// Its container is paused, or the engine is away: who does not want the result does not wait for it.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_to_end_does_not_wait_for_its_sandbox() {
+    let begun = Instant::now();
+    let cancel = CancellationToken::new();
+    cancel.cancel();
+    let silent = Remains::Running(Box::new(Scripted::default()));
+    let (result, ..) = taken_over_by(handoff(), silent, &cancel).await;
+    assert_eq!(result.status, Status::Cancelled);
+    assert!(begun.elapsed() < Duration::from_secs(20));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_program_that_may_have_been_started_is_lost() {
     for remains in [stopped(false), ending(false), Remains::Missing] {

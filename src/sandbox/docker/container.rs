@@ -204,7 +204,7 @@ impl Sandbox for DockerSandbox {
 
     async fn is_running(&self) -> Result<bool, EngineError> {
         match self.inspect().await {
-            Ok(found) => Ok(running(&found) == Some(true)),
+            Ok(found) => answers(&found.state.unwrap_or_default()),
             Err(error) if is_missing(&error) => Err(EngineError::Vanished),
             Err(error) => Err(error),
         }
@@ -329,6 +329,14 @@ fn running(found: &ContainerInspectResponse) -> Option<bool> {
     found.state.as_ref().and_then(|state| state.running)
 }
 
+/// Whether the supervisor of a container with this state runs.
+fn answers(state: &ContainerState) -> Result<bool, EngineError> {
+    if state.paused == Some(true) {
+        return Err(EngineError::Paused);
+    }
+    Ok(state.running == Some(true))
+}
+
 /// Whether a container's supervisor has ended without having been told to start a program. One that the
 /// engine has not started, or that it restarts, has an exit code, too: that of nothing, or of an earlier
 /// process.
@@ -389,6 +397,22 @@ fn supervisor_output(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The engine says of it that it runs, and refuses to attach to it.
+    #[test]
+    fn a_container_that_is_paused_neither_answers_nor_is_over() {
+        let state = |running, paused| ContainerState {
+            running: Some(running),
+            paused: Some(paused),
+            ..ContainerState::default()
+        };
+        assert!(matches!(
+            answers(&state(true, true)),
+            Err(EngineError::Paused)
+        ));
+        assert!(answers(&state(true, false)).unwrap());
+        assert!(!answers(&state(false, false)).unwrap());
+    }
 
     /// Anything else, and above all a kill, says nothing of what ran before.
     #[test]
