@@ -2,14 +2,16 @@
 
 use std::time::{Duration, Instant};
 
+use fumehood_protocol::ToSupervisor;
 use serde_json::{Value, json};
 
 use super::{assert_untouched, body, daemon_with, lines, only_handoff};
-use crate::support::Daemon;
 use crate::support::daemon::PATIENCE;
 use crate::support::engine::{Starts, containers_of, running_containers_of};
+use crate::support::proxy::{Fault, Proxy, Retelling};
 use crate::support::wait::until;
 use crate::support::watch::{Flight, limited, nothing_left, only_container, printed};
+use crate::support::{Daemon, Settings};
 
 /// Waits while no daemon is there: what a program does meanwhile is what the test is about.
 async fn without_a_daemon(for_long: Duration) {
@@ -227,4 +229,33 @@ async fn the_sandboxes_of_another_instance_are_left_alone() {
         assert_untouched(run);
     }
     assert_eq!(ends[0]["result"]["stdout"], lines());
+}
+
+/// Between what is put away for the next daemon and the message to start, which is lost here on its way:
+/// nothing of the program has run.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_was_never_told_to_start_is_started_by_the_next_daemon() {
+    let proxy = Proxy::start();
+    let lost = Retelling::to(|message| {
+        if matches!(message, ToSupervisor::Start(_)) {
+            *message = ToSupervisor::Ack(0);
+        }
+    });
+    proxy.fault("POST", "/attach", Fault::Retell(lost));
+    let mut daemon = Daemon::start_with(Settings {
+        engine: Some(proxy.socket()),
+        ..Settings::default()
+    })
+    .await;
+    let flight = Flight::start(&daemon, body()).await;
+    let execution = only_handoff(&daemon).await;
+    only_container(&daemon).await;
+    daemon.kill();
+    proxy.behave();
+    daemon.launch();
+    let run = flight.end(&daemon).await;
+    assert_untouched(&run);
+    assert_eq!(run["result"]["execution_id"], execution);
+    nothing_left(&daemon, Duration::from_secs(10)).await;
+    assert_eq!(daemon.handoffs(), Vec::<String>::new());
 }

@@ -103,7 +103,13 @@ async fn no_run_is_lost_none_runs_twice_and_no_end_changes() {
     for (execution, count) in &told {
         // One that is not seen yet was started before anybody watched, or is about to be seen.
         let now = starts.of(execution);
-        assert!(now <= (*count).max(1), "{execution} was started again");
+        // The container of a program that certainly was not told to start is followed by another one.
+        let log = daemon.log();
+        let afresh = log.lines().filter(|line| {
+            line.contains(execution.as_str()) && line.contains("is carried out afresh")
+        });
+        let allowed = (*count).max(1) + afresh.count();
+        assert!(now <= allowed, "{execution} was started again");
     }
     assert_eq!(daemon.handoffs(), Vec::<String>::new());
     // With the daemon goes what waited for runs.
