@@ -25,7 +25,7 @@ use crate::orchestrator::conversation::HOLD;
 
 /// What an earlier daemon put away of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PutAway {
+pub(in crate::orchestrator) enum PutAway {
     /// Nothing: its program was never told to start.
     Nothing,
     /// Something that cannot be used.

@@ -131,7 +131,8 @@ async fn taken_over_by(
         HostPaths::default(),
         Some(takeover),
     );
-    let executed = executor.take_over(&spec, &Gate::open(), cancel, &Nobody);
+    let gate = Gate::open();
+    let executed = executor.take_over(&spec, &gate, cancel, &Nobody);
     let result = executed.await.result;
     let asked = engine.asked.lock().unwrap().clone();
     let is_left = handoffs.find(&spec.id).await.unwrap().is_some();

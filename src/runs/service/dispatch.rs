@@ -81,7 +81,7 @@ pub(super) struct Turn {
 /// What a run that is taken over has left of its limit. What has passed of that only the wall clock knows,
 /// which may have been set since, and the limit may have been lowered since the run was accepted: in no
 /// case it has less than `own`, how long it can be gone on with.
-fn left(limit: Duration, passed: Duration, own: Duration) -> Duration {
+fn bound(limit: Duration, passed: Duration, own: Duration) -> Duration {
     limit.saturating_sub(passed).max(own).max(LEAST_LIMIT)
 }
 
@@ -97,7 +97,7 @@ pub(super) fn take_over(inner: &Arc<Inner>, left: LeftRun) {
     } = run.state
     {
         let passed = Duration::try_from(now().duration_since(started_at)).unwrap_or_default();
-        limit = left(limit, passed, inner.orchestrator.longest_left(&run));
+        limit = bound(limit, passed, inner.orchestrator.longest_left(&run));
         if cancel_requested {
             active.stop(Stop::Client);
         }
@@ -209,20 +209,20 @@ mod tests {
         let seconds = Duration::from_secs;
         // An hour, of a program that may take five minutes and then be waited for.
         assert_eq!(
-            left(seconds(3600), seconds(100), seconds(1000)),
+            bound(seconds(3600), seconds(100), seconds(1000)),
             seconds(3500)
         );
         assert_eq!(
-            left(seconds(3600), seconds(3599), seconds(1000)),
+            bound(seconds(3600), seconds(3599), seconds(1000)),
             seconds(1000)
         );
         // The clock was set forward, by an hour and by ten years.
         for passed in [seconds(3610), seconds(10 * 365 * 86_400)] {
-            assert_eq!(left(seconds(3600), passed, seconds(1000)), seconds(1000));
+            assert_eq!(bound(seconds(3600), passed, seconds(1000)), seconds(1000));
         }
         // The limit is five seconds by now.
-        assert_eq!(left(seconds(5), seconds(10), seconds(1000)), seconds(1000));
+        assert_eq!(bound(seconds(5), seconds(10), seconds(1000)), seconds(1000));
         // Nothing is known of it but that it is there.
-        assert_eq!(left(seconds(5), seconds(10), Duration::ZERO), LEAST_LIMIT);
+        assert_eq!(bound(seconds(5), seconds(10), Duration::ZERO), LEAST_LIMIT);
     }
 }
