@@ -124,7 +124,7 @@ mod tests {
             |ids: &[&ExecutionId]| ids.iter().map(|id| (*id).clone()).collect::<BTreeSet<_>>();
         let mut sightings = Sightings::default();
         assert_eq!(sightings.due(set(&[&a])), []);
-        assert_eq!(sightings.due(set(&[&a, &b])), [a.clone()]);
+        assert_eq!(sightings.due(set(&[&a, &b])), std::slice::from_ref(&a));
         assert_eq!(sightings.due(set(&[])), []);
         assert_eq!(sightings.due(set(&[&b])), [], "not in a row");
         assert_eq!(sightings.due(set(&[&b])), [b]);

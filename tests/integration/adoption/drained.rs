@@ -143,7 +143,7 @@ async fn what_is_lost_in_the_drain_is_tried_again_by_the_next_daemon() {
     let lost = Instant::now();
     assert_eq!(daemon.gone(), Some(0));
     assert!(lost.elapsed() < Duration::from_secs(50), "{lost:?}");
-    assert_eq!(daemon.handoffs(), [execution.clone()]);
+    assert_eq!(daemon.handoffs(), std::slice::from_ref(&execution));
     daemon.launch();
     let mut run = flight.end(&daemon).await;
     let warnings = run["result"]["warnings"].take();

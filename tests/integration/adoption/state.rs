@@ -49,7 +49,7 @@ async fn a_second_daemon_with_another_store_takes_nothing_from_the_first() {
     for words in ["in use by another fumehood", "app.state_dir"] {
         assert!(called.stderr.contains(words), "{words}: {called:?}");
     }
-    assert_eq!(daemon.handoffs(), [execution.clone()]);
+    assert_eq!(daemon.handoffs(), std::slice::from_ref(&execution));
     assert_untouched(&flight.end(&daemon).await);
     assert_eq!(starts.of(&execution), 1);
     nothing_left(&daemon, Duration::from_secs(10)).await;
