@@ -137,6 +137,7 @@ impl Collector {
             | FromSupervisor::Dataset(_)
             | FromSupervisor::Started(_)
             | FromSupervisor::Output(_)
+            | FromSupervisor::MemoryKills(_)
             | FromSupervisor::Killed
             | FromSupervisor::Exited(_)
             | FromSupervisor::Failed(_)

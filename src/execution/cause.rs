@@ -79,6 +79,9 @@ pub struct Facts<'a> {
     /// The engine's word that the kernel killed something in the sandbox for memory, if the engine
     /// was asked.
     pub engine_saw_memory_kill: Option<bool>,
+    /// The program went on after such a kill: that there was one says nothing of how a sandbox ended
+    /// that ended later without a report.
+    pub survived_memory_kill: bool,
     /// Expected files that are not there.
     pub missing_expected_files: &'a [String],
     /// The end of standard error, to corroborate what the kernel does not count.

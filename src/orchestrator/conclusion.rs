@@ -118,6 +118,7 @@ pub(super) fn conclude(
         limits: &spec.limits,
         end,
         engine_saw_memory_kill,
+        survived_memory_kill: talk.survived_memory_kill,
         missing_expected_files: &missing,
         stderr: &stderr,
     };

@@ -37,6 +37,9 @@ const REAPING_GRACE: Duration = REAPING_LIMIT.saturating_add(Duration::from_secs
 /// How long a supervisor keeps a result that nobody fetches.
 pub(super) const HOLD: Duration = Duration::from_secs(600);
 
+/// What goes on for so long after a kill for memory has survived it.
+const SURVIVED_AFTER: Duration = Duration::from_secs(2);
+
 /// A program that was started, and what came of it.
 #[derive(Debug)]
 pub(super) struct Conversation {
@@ -48,6 +51,8 @@ pub(super) struct Conversation {
     pub(super) stdout: Head,
     /// The head of standard error.
     pub(super) stderr: Head,
+    /// The program went on after the kernel had killed something of it for memory.
+    pub(super) survived_memory_kill: bool,
     /// How the talk ended.
     pub(super) end: TalkEnd,
 }
@@ -174,12 +179,15 @@ pub(super) async fn follow(
         passed,
         stdout,
         stderr,
+        survived_memory_kill,
         left: _,
         grace: _,
     } = course;
     let mut follower = Follower {
         stdout,
         stderr,
+        survived_memory_kill,
+        memory_kill: None,
         observer,
         keeper,
         passed,
@@ -188,6 +196,7 @@ pub(super) async fn follow(
     Conversation {
         started_at,
         wall: passed + start.elapsed(),
+        survived_memory_kill: follower.has_survived_memory_kill(Instant::now()),
         stdout: follower.stdout,
         stderr: follower.stderr,
         end,
@@ -240,6 +249,10 @@ impl Patience {
 struct Follower<'a> {
     stdout: Head,
     stderr: Head,
+    /// Before it was followed.
+    survived_memory_kill: bool,
+    /// When the supervisor first told of a kill for memory.
+    memory_kill: Option<Instant>,
     observer: &'a dyn Observer,
     keeper: &'a dyn Keeper,
     /// Wall clock before it was followed.
@@ -281,6 +294,9 @@ impl Follower<'_> {
                 Ok(FromSupervisor::Output(output)) => {
                     self.take_output(output.stream, &output.bytes)
                 }
+                Ok(FromSupervisor::MemoryKills(_)) => {
+                    self.memory_kill.get_or_insert_with(Instant::now);
+                }
                 Ok(FromSupervisor::Exited(exited)) => return TalkEnd::Reported(exited),
                 Ok(FromSupervisor::Killed) if !patience.killed => patience.killed(Instant::now()),
                 Ok(other) => return TalkEnd::Lost(unexpected(&other)),
@@ -313,11 +329,18 @@ impl Follower<'_> {
                 received: session.received(),
                 stdout: Kept::of(&self.stdout),
                 stderr: Kept::of(&self.stderr),
+                // Whoever goes on with it finds it alive.
+                survived_memory_kill: self.survived_memory_kill || self.memory_kill.is_some(),
                 exited: None,
             };
             self.keeper.keep(progress).await;
         }
         session.acknowledge().await
+    }
+
+    fn has_survived_memory_kill(&self, now: Instant) -> bool {
+        let is_over = |kill| now.saturating_duration_since(kill) >= SURVIVED_AFTER;
+        self.survived_memory_kill || self.memory_kill.is_some_and(is_over)
     }
 
     fn take_output(&mut self, stream: Stream, bytes: &[u8]) {
@@ -342,6 +365,7 @@ fn unexpected(message: &FromSupervisor) -> SessionError {
         FromSupervisor::Dataset(_) => "Dataset",
         FromSupervisor::Started(_) => "Started",
         FromSupervisor::Output(_) => "Output",
+        FromSupervisor::MemoryKills(_) => "MemoryKills",
         FromSupervisor::Killed => "Killed",
         FromSupervisor::Exited(_) => "Exited",
         FromSupervisor::Failed(_) => "Failed",

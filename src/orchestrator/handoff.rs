@@ -85,6 +85,9 @@ pub(super) struct SoFar {
     pub(super) received: u64,
     pub(super) stdout: Kept,
     pub(super) stderr: Kept,
+    /// The program went on after the kernel had killed something of it for memory.
+    #[serde(default)]
+    pub(super) survived_memory_kill: bool,
     /// The supervisor's report; what was received after it were artifacts, which are not in here.
     pub(super) exited: Option<Box<Exited>>,
 }

@@ -190,6 +190,25 @@ async fn a_container_that_somebody_removes_ends_its_run_as_infrastructure_within
     assert_works(&daemon).await;
 }
 
+/// That the kernel had killed something of it for memory, which it survived, is not why it ended.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_that_somebody_ends_after_a_survived_kill_for_memory_is_infrastructure() {
+    let daemon = Daemon::start_with(Settings {
+        toml: "[execution]\nmemory_mb = 256".into(),
+        ..Settings::default()
+    })
+    .await;
+    let hoard = "import subprocess, sys, time\n\
+                 hoard = 'b = bytearray(1 << 29); b[::4096] = bytes(len(b[::4096]))'\n\
+                 print(subprocess.run([sys.executable, '-c', hoard]).returncode)\n\
+                 time.sleep(3)\nprint('armed')\ntime.sleep(60)";
+    let flight = Flight::start_until(&daemon, limited(hoard, 60.0), "armed").await;
+    kill(&only_container(&daemon).await).await;
+    let run = flight.end(&daemon).await;
+    assert_eq!(run["result"]["stdout"], "-9\narmed\n");
+    assert_infrastructure(&run);
+}
+
 /// BR-39 (b). A stream that breaks while its sandbox runs on is attached to again: `adoption/broken.rs`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_that_breaks_with_its_sandbox_is_infrastructure_and_leaves_nothing() {

@@ -137,6 +137,9 @@ pub enum FromSupervisor {
     Started(Started),
     /// Output of the program.
     Output(Output),
+    /// The kernel has killed processes of the program for memory, so many in all by now, and the
+    /// program goes on.
+    MemoryKills(u64),
     /// The program has ended, its time is up, or it was cancelled, and every process has been sent
     /// `SIGKILL`: none runs an instruction of its own any more. `Exited` follows when the kernel has
     /// taken them apart, within [`crate::REAPING_LIMIT`]; a crowd on a small share of a busy host

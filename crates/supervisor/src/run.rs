@@ -174,6 +174,13 @@ impl Run {
                 look_at: now + LOOK,
             };
         }
+        // Also where nobody takes what is said, which must not use up memory.
+        if now >= look_at
+            && outbox.has_room_for_output(0)
+            && let Some(kills) = self.watch.new_memory_kills()
+        {
+            outbox.push(&FromSupervisor::MemoryKills(kills))?;
+        }
         let ended = children.reap(self.pid).map_err(Fatal::io("waitpid"))?;
         let reason = if self.cancelled {
             Some(EndedBy::Cancel)

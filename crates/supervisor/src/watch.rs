@@ -66,6 +66,8 @@ pub(crate) fn peak_memory_bytes() -> Option<u64> {
 #[derive(Debug)]
 pub(crate) struct Watch {
     before: Counters,
+    /// Of those since the beginning, how many have been told of.
+    memory_kills_told: u64,
     workspace: Option<Filesystem>,
     /// `None` where the directory is no file system of its own.
     temporary: Fullest,
@@ -82,6 +84,7 @@ impl Watch {
         *children = children.map(|reaped| reaped.saturating_add(used));
         let mut watch = Self {
             before,
+            memory_kills_told: 0,
             workspace: None,
             temporary: Fullest::of(c"/tmp"),
             shared_memory: Fullest::of(c"/dev/shm"),
@@ -97,6 +100,14 @@ impl Watch {
         }
         self.temporary.look();
         self.shared_memory.look();
+    }
+
+    /// The number of kills for memory since the beginning, if it has grown since it was asked for.
+    pub(crate) fn new_memory_kills(&mut self) -> Option<u64> {
+        let kills = counter(MEMORY_KILLS)?.saturating_sub(self.before.memory_kills?);
+        let is_new = kills > self.memory_kills_told;
+        self.memory_kills_told = kills;
+        is_new.then_some(kills)
     }
 
     /// What was used since the beginning; call when everything has been reaped.

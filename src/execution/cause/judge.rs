@@ -20,7 +20,9 @@ pub fn judge(facts: &Facts<'_>) -> Verdict {
         End::KilledAtDeadline(wall, Stop::Failed) => not_stopped(facts, *wall),
         End::KilledAtDeadline(wall, stop) => timed_out(facts, *wall, stop.words()),
         End::KilledOnCancel(stop) => Verdict::cancelled(stop.words()),
-        End::Lost(how) if facts.engine_saw_memory_kill == Some(true) => {
+        End::Lost(how)
+            if facts.engine_saw_memory_kill == Some(true) && !facts.survived_memory_kill =>
+        {
             let evidence = vec![
                 how.clone(),
                 "the engine reports a kill for memory".to_owned(),

@@ -45,6 +45,7 @@ fn verdict(exited: &Exited, oom: Option<bool>, stderr: &str, missing: &[String])
         limits: &limits(),
         end: End::Reported(exited),
         engine_saw_memory_kill: oom,
+        survived_memory_kill: false,
         missing_expected_files: missing,
         stderr,
     })
@@ -288,22 +289,23 @@ fn a_program_that_waits_for_a_killed_worker_is_late_and_says_why() {
 }
 
 #[test]
-fn a_lost_sandbox_is_ours_unless_the_engine_saw_a_memory_kill() {
-    let lost = |oom| {
+fn a_lost_sandbox_is_ours_unless_the_engine_saw_a_memory_kill_that_nothing_survived() {
+    let lost = |oom, survived| {
         judge(&Facts {
             limits: &limits(),
             end: End::Lost("the stream ended".to_owned()),
             engine_saw_memory_kill: oom,
+            survived_memory_kill: survived,
             missing_expected_files: &[],
             stderr: "",
         })
     };
-    for oom in [None, Some(false)] {
-        let verdict = lost(oom);
+    for (oom, survived) in [(None, false), (Some(false), false), (Some(true), true)] {
+        let verdict = lost(oom, survived);
         assert_eq!((verdict.status, verdict.return_code), (Status::Error, None));
         assert_eq!(verdict.cause.kind, CauseKind::Infrastructure);
     }
-    assert_eq!(lost(Some(true)).cause.limit, Some(Limit::Memory));
+    assert_eq!(lost(Some(true), false).cause.limit, Some(Limit::Memory));
 }
 
 #[test]
@@ -338,6 +340,7 @@ fn a_time_limit_is_only_claimed_where_it_is_known_or_likely_that_nothing_runs_an
             limits: &limits(),
             end,
             engine_saw_memory_kill: None,
+            survived_memory_kill: false,
             missing_expected_files: &[],
             stderr: "",
         })
