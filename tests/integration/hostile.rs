@@ -105,6 +105,7 @@ programs! {
     hole_copy_fail = "hole_copy_fail",
     hole_linked_workspace = "hole_linked_workspace",
     hole_replaced_script = "hole_replaced_script",
+    hole_first_process = "hole_first_process",
     hole_first_statement = "hole_first_statement",
     hole_shell_names = "hole_shell_names",
     hole_object_graph = "hole_object_graph",

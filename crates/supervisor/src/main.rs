@@ -9,6 +9,7 @@ mod ready;
 mod inbox;
 mod outbox;
 mod workspace;
+mod guard;
 mod program;
 mod preload;
 mod preparing;

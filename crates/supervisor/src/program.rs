@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use fumehood_protocol::message::{Failed, FileLimits};
 
+use crate::guard::Guard;
 use crate::sys::{self, files, process};
 use sys::process::{Fork, ResourceLimit, StringArray};
 
@@ -46,6 +47,7 @@ enum Step {
     Link,
     Signals,
     Limits,
+    Guard,
     Execute,
 }
 
@@ -56,13 +58,14 @@ const EXECUTE_BOUND: Duration = Duration::from_secs(10);
 const PROGRAM_NICE: libc::c_int = 19;
 
 impl Step {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Session,
         Self::Streams,
         Self::Directory,
         Self::Link,
         Self::Signals,
         Self::Limits,
+        Self::Guard,
         Self::Execute,
     ];
 
@@ -74,6 +77,7 @@ impl Step {
             Self::Link => "dup2 of the link",
             Self::Signals => "sigprocmask",
             Self::Limits => "setrlimit",
+            Self::Guard => "seccomp",
             Self::Execute => "execve",
         }
     }
@@ -82,6 +86,7 @@ impl Step {
 /// Starts the program in `directory`.
 pub(crate) fn start(command: &Command<'_>, directory: BorrowedFd<'_>) -> Result<Program, Failed> {
     let image = Image::new(command)?;
+    let guard = Guard::new().map_err(failed(Step::Guard.name()))?;
     let here = files::working_directory();
     let null =
         files::open_at(here, c"/dev/null", libc::O_RDONLY, 0).map_err(failed("/dev/null"))?;
@@ -100,6 +105,7 @@ pub(crate) fn start(command: &Command<'_>, directory: BorrowedFd<'_>) -> Result<
         directory,
         link,
         limits: &command.limits,
+        guard: &guard,
         image: &image,
     };
     let pid = match process::fork().map_err(failed("fork"))? {
@@ -225,6 +231,7 @@ struct Child<'a> {
     directory: BorrowedFd<'a>,
     link: Option<OwnedFd>,
     limits: &'a [ResourceLimit],
+    guard: &'a Guard,
     image: &'a Image,
 }
 
@@ -270,6 +277,10 @@ impl Child<'_> {
             if let Err(error) = limit.apply() {
                 return (Step::Limits, error);
             }
+        }
+        // Last: what comes before is not for the program to do.
+        if let Err(error) = self.guard.apply() {
+            return (Step::Guard, error);
         }
         (Step::Execute, self.image.execute())
     }
