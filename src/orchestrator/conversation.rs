@@ -290,11 +290,13 @@ impl Follower<'_> {
                 }
                 message = session.receive() => message,
             };
+            let mut has_news = false;
             match message {
                 Ok(FromSupervisor::Output(output)) => {
                     self.take_output(output.stream, &output.bytes)
                 }
                 Ok(FromSupervisor::MemoryKills(_)) => {
+                    has_news = self.memory_kill.is_none();
                     self.memory_kill.get_or_insert_with(Instant::now);
                 }
                 Ok(FromSupervisor::Exited(exited)) => return TalkEnd::Reported(exited),
@@ -304,7 +306,7 @@ impl Follower<'_> {
             }
             // Cut short only where the talk ends at once: half an acknowledgement is no message.
             let until = patience.until;
-            let mut acknowledged = pin!(timeout_at(until, self.acknowledge(session)));
+            let mut acknowledged = pin!(timeout_at(until, self.acknowledge(session, has_news)));
             let outcome = tokio::select! {
                 biased;
                 outcome = &mut acknowledged => outcome,
@@ -322,9 +324,10 @@ impl Follower<'_> {
         }
     }
 
-    /// What is acknowledged is not sent again: it is put away before.
-    async fn acknowledge(&self, session: &mut Session) -> Result<(), SessionError> {
-        if session.has_to_acknowledge() {
+    /// What is acknowledged is not sent again: it is put away before. So are news that the next daemon could
+    /// not hear any more if the sandbox is gone by then.
+    async fn acknowledge(&self, session: &mut Session, has_news: bool) -> Result<(), SessionError> {
+        if has_news || session.has_to_acknowledge() {
             let progress = SoFar {
                 received: session.received(),
                 stdout: Kept::of(&self.stdout),

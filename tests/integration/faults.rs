@@ -190,10 +190,11 @@ async fn a_container_that_somebody_removes_ends_its_run_as_infrastructure_within
     assert_works(&daemon).await;
 }
 
-/// That the kernel had killed something of it for memory, which it survived, is not why it ended.
+/// That the kernel had killed something of it for memory, which it survived, is not why it ended, whether
+/// a daemon was there when it did or not.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sandbox_that_somebody_ends_after_a_survived_kill_for_memory_is_infrastructure() {
-    let daemon = Daemon::start_with(Settings {
+    let mut daemon = Daemon::start_with(Settings {
         toml: "[execution]\nmemory_mb = 256".into(),
         ..Settings::default()
     })
@@ -202,11 +203,23 @@ async fn a_sandbox_that_somebody_ends_after_a_survived_kill_for_memory_is_infras
                  hoard = 'b = bytearray(1 << 29); b[::4096] = bytes(len(b[::4096]))'\n\
                  print(subprocess.run([sys.executable, '-c', hoard]).returncode)\n\
                  time.sleep(3)\nprint('armed')\ntime.sleep(60)";
-    let flight = Flight::start_until(&daemon, limited(hoard, 60.0), "armed").await;
-    kill(&only_container(&daemon).await).await;
-    let run = flight.end(&daemon).await;
-    assert_eq!(run["result"]["stdout"], "-9\narmed\n");
-    assert_infrastructure(&run);
+    for is_followed in [true, false] {
+        let flight = Flight::start_until(&daemon, limited(hoard, 60.0), "armed").await;
+        let container = only_container(&daemon).await;
+        if is_followed {
+            kill(&container).await;
+        } else {
+            daemon.kill();
+            kill(&container).await;
+            daemon.launch();
+        }
+        let run = flight.end(&daemon).await;
+        assert_infrastructure(&run);
+        if is_followed {
+            assert_eq!(run["result"]["stdout"], "-9\narmed\n");
+        }
+        nothing_left(&daemon, SOON).await;
+    }
 }
 
 /// BR-39 (b). A stream that breaks while its sandbox runs on is attached to again: `adoption/broken.rs`.

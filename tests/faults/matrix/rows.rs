@@ -49,7 +49,7 @@ pub(super) const ROWS: [Row; 33] = [
         "adopted, or ended at its deadline",
         Held(&[
             "s_killed_while_a_program_runs_it_is_attached_to_again_and_keeps_its_deadline",
-            "s_killed_in_the_moment_of_the_start_a_run_is_never_started_twice_and_not_blamed",
+            "s_killed_in_the_moment_of_the_start_a_run_is_started_once",
             ANY_POINT,
         ]),
     ),
