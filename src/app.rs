@@ -239,7 +239,7 @@ async fn serve_gently(
         runtime: config.execution.runtime.clone(),
     };
     let examiner = workshop.examiner(&config);
-    let served = async {
+    let serving = async {
         holding::hold_at_first(&gate);
         let runs = RunService::start_behind(
             (store, orchestrator, gate.clone()),
@@ -310,7 +310,7 @@ async fn serve_gently(
         runs.leave().await;
         served
     };
-    let served = served.await;
+    let served = serving.await;
     shutdown.cancel();
     background.close();
     if timeout(ANSWER_DRAIN, background.wait()).await.is_err() {

@@ -1,4 +1,4 @@
-//! The dispatcher: one task that starts the run whose turn it is whenever a permit is free.
+//! The dispatcher: one task that starts the run whose turn it is whenever a place is free.
 //!
 //! Starts are recorded one after the other, so that the runs of a client start in the order in which
 //! they were accepted.
@@ -29,10 +29,9 @@ pub(super) async fn dispatch(inner: Arc<Inner>) {
     let closing = inner.closing.clone();
     let mut ahead = Ahead::default();
     // A start is never cut off half-way: only waiting for the next one is.
-    while let Some(Some((run, permit))) =
-        closing.run_until_cancelled(next(&inner, &mut ahead)).await
+    while let Some(Some((run, place))) = closing.run_until_cancelled(next(&inner, &mut ahead)).await
     {
-        if start(&inner, run, permit).await == Started::NotRecorded {
+        if start(&inner, run, place).await == Started::NotRecorded {
             closing
                 .run_until_cancelled(tokio::time::sleep(inner.timing.start_pause))
                 .await;
@@ -40,32 +39,32 @@ pub(super) async fn dispatch(inner: Arc<Inner>) {
     }
 }
 
-/// Waits for a permit and a run. Nothing is taken out of the queue if the future is dropped.
+/// Waits for a place and a run. Nothing is taken out of the queue if the future is dropped.
 async fn next(inner: &Inner, ahead: &mut Ahead) -> Option<(Waiting, Place)> {
-    let permit = permit(inner, ahead).await?;
+    let place = place(inner, ahead).await?;
     loop {
         let arrived = inner.arrived.notified();
         inner.gate.opened().await;
         let turn = inner.queue().pop();
         if let Some(run) = turn {
-            return Some((run, permit));
+            return Some((run, place));
         }
         ahead.tell(inner).await;
         arrived.await;
     }
 }
 
-/// Waits for a permit. While there is none, the runs that wait are told of before their turn.
-async fn permit(inner: &Inner, ahead: &mut Ahead) -> Option<Place> {
+/// Waits for a place. While there is none, the runs that wait are told of before their turn.
+async fn place(inner: &Inner, ahead: &mut Ahead) -> Option<Place> {
     if let Some(place) = inner.places.try_take() {
         return Some(place);
     }
-    let mut permit = pin!(inner.places.take());
+    let mut waiting = pin!(inner.places.take());
     loop {
         let arrived = inner.arrived.notified();
         tokio::select! {
             biased;
-            place = &mut permit => return place,
+            place = &mut waiting => return place,
             () = async { ahead.tell(inner).await; arrived.await } => {}
         }
     }
@@ -141,7 +140,7 @@ async fn first_execution(inner: &Inner, id: RunId) -> ExecutionId {
     }
 }
 
-async fn start(inner: &Arc<Inner>, run: Waiting, permit: Place) -> Started {
+async fn start(inner: &Arc<Inner>, run: Waiting, place: Place) -> Started {
     let id = run.id;
     // Known before its start is recorded, so that a request to cancel always finds it.
     let active = Active::default();
@@ -160,7 +159,7 @@ async fn start(inner: &Arc<Inner>, run: Waiting, permit: Place) -> Started {
             let inside = Arc::clone(inner);
             let turn = Turn {
                 tenant: run.tenant,
-                _place: permit,
+                _place: place,
             };
             let work = Work {
                 id,
