@@ -137,7 +137,6 @@ impl Collector {
             | FromSupervisor::Dataset(_)
             | FromSupervisor::Started(_)
             | FromSupervisor::Output(_)
-            | FromSupervisor::MemoryKills(_)
             | FromSupervisor::Killed
             | FromSupervisor::Exited(_)
             | FromSupervisor::Failed(_)

@@ -280,7 +280,7 @@ impl Subject {
             Err(_) => return Err(failed(self.program, "it did not end in time")),
             Ok(Err(error)) => return Err(talk(error)),
             Ok(Ok(FromSupervisor::Exited(exited))) => return Ok(Some(exited)),
-            Ok(Ok(FromSupervisor::Killed | FromSupervisor::MemoryKills(_))) => {}
+            Ok(Ok(FromSupervisor::Killed)) => {}
             Ok(Ok(FromSupervisor::Output(output))) => match output.stream {
                 Stream::Stdout => {
                     let length = u64::try_from(output.bytes.len()).unwrap_or(u64::MAX);

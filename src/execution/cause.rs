@@ -67,6 +67,10 @@ pub struct Cause {
     pub evidence: Vec<String>,
     /// A sentence for a person, with the remedy where there is one.
     pub message: String,
+    /// Whether the program may have brought about an end that is told as the infrastructure's: it gets no
+    /// other attempt by that. Known while a run goes on only.
+    #[serde(skip)]
+    pub may_be_the_programs: bool,
 }
 
 /// What is known when an execution is over.
@@ -79,9 +83,6 @@ pub struct Facts<'a> {
     /// The engine's word that the kernel killed something in the sandbox for memory, if the engine
     /// was asked.
     pub engine_saw_memory_kill: Option<bool>,
-    /// The program went on after such a kill: that there was one says nothing of how a sandbox ended
-    /// that ended later without a report.
-    pub survived_memory_kill: bool,
     /// Expected files that are not there.
     pub missing_expected_files: &'a [String],
     /// The end of standard error, to corroborate what the kernel does not count.
@@ -100,6 +101,8 @@ pub enum End<'a> {
     KilledOnCancel(Stop),
     /// The sandbox went away without a report.
     Lost(String),
+    /// What came over its stream was no report.
+    Senseless(String),
 }
 
 /// What is known of the end of a sandbox that the engine was told to end.
@@ -155,6 +158,7 @@ impl Verdict {
             observed: None,
             evidence,
             message: message.clone(),
+            may_be_the_programs: false,
         };
         Self {
             status: Status::Error,
@@ -176,6 +180,7 @@ impl Verdict {
             observed: None,
             evidence: vec![evidence.to_owned()],
             message: text.clone(),
+            may_be_the_programs: false,
         };
         Self {
             status: Status::Cancelled,
@@ -196,6 +201,7 @@ impl Verdict {
             observed: None,
             evidence: vec!["nothing was started".to_owned()],
             message: error_info.clone(),
+            may_be_the_programs: false,
         };
         Self {
             status: Status::Failure,

@@ -106,7 +106,13 @@ pub(super) fn conclude(
         TalkEnd::LateOnCancel => (Some(End::KilledOnCancel(stop)), None),
         TalkEnd::Lost(error) => {
             log_chain("the talk with a supervisor broke off", &error);
-            (Some(End::Lost(error.to_string())), None)
+            let how = error.to_string();
+            let end = if error.is_senseless() {
+                End::Senseless(how)
+            } else {
+                End::Lost(how)
+            };
+            (Some(end), None)
         }
     };
     let stderr = last_words(&talk.stderr, exited.as_deref());
@@ -118,7 +124,6 @@ pub(super) fn conclude(
         limits: &spec.limits,
         end,
         engine_saw_memory_kill,
-        survived_memory_kill: talk.survived_memory_kill,
         missing_expected_files: &missing,
         stderr: &stderr,
     };

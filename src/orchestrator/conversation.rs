@@ -37,9 +37,6 @@ const REAPING_GRACE: Duration = REAPING_LIMIT.saturating_add(Duration::from_secs
 /// How long a supervisor keeps a result that nobody fetches.
 pub(super) const HOLD: Duration = Duration::from_secs(600);
 
-/// What goes on for so long after a kill for memory has survived it.
-const SURVIVED_AFTER: Duration = Duration::from_secs(2);
-
 /// A program that was started, and what came of it.
 #[derive(Debug)]
 pub(super) struct Conversation {
@@ -51,8 +48,6 @@ pub(super) struct Conversation {
     pub(super) stdout: Head,
     /// The head of standard error.
     pub(super) stderr: Head,
-    /// The program went on after the kernel had killed something of it for memory.
-    pub(super) survived_memory_kill: bool,
     /// How the talk ended.
     pub(super) end: TalkEnd,
 }
@@ -179,15 +174,12 @@ pub(super) async fn follow(
         passed,
         stdout,
         stderr,
-        survived_memory_kill,
         left: _,
         grace: _,
     } = course;
     let mut follower = Follower {
         stdout,
         stderr,
-        survived_memory_kill,
-        memory_kill: None,
         observer,
         keeper,
         passed,
@@ -196,7 +188,6 @@ pub(super) async fn follow(
     Conversation {
         started_at,
         wall: passed + start.elapsed(),
-        survived_memory_kill: follower.has_survived_memory_kill(Instant::now()),
         stdout: follower.stdout,
         stderr: follower.stderr,
         end,
@@ -249,10 +240,6 @@ impl Patience {
 struct Follower<'a> {
     stdout: Head,
     stderr: Head,
-    /// Before it was followed.
-    survived_memory_kill: bool,
-    /// When the supervisor first told of a kill for memory.
-    memory_kill: Option<Instant>,
     observer: &'a dyn Observer,
     keeper: &'a dyn Keeper,
     /// Wall clock before it was followed.
@@ -290,14 +277,9 @@ impl Follower<'_> {
                 }
                 message = session.receive() => message,
             };
-            let mut has_news = false;
             match message {
                 Ok(FromSupervisor::Output(output)) => {
                     self.take_output(output.stream, &output.bytes)
-                }
-                Ok(FromSupervisor::MemoryKills(_)) => {
-                    has_news = self.memory_kill.is_none();
-                    self.memory_kill.get_or_insert_with(Instant::now);
                 }
                 Ok(FromSupervisor::Exited(exited)) => return TalkEnd::Reported(exited),
                 Ok(FromSupervisor::Killed) if !patience.killed => patience.killed(Instant::now()),
@@ -306,7 +288,7 @@ impl Follower<'_> {
             }
             // Cut short only where the talk ends at once: half an acknowledgement is no message.
             let until = patience.until;
-            let mut acknowledged = pin!(timeout_at(until, self.acknowledge(session, has_news)));
+            let mut acknowledged = pin!(timeout_at(until, self.acknowledge(session)));
             let outcome = tokio::select! {
                 biased;
                 outcome = &mut acknowledged => outcome,
@@ -324,26 +306,18 @@ impl Follower<'_> {
         }
     }
 
-    /// What is acknowledged is not sent again: it is put away before. So are news that the next daemon could
-    /// not hear any more if the sandbox is gone by then.
-    async fn acknowledge(&self, session: &mut Session, has_news: bool) -> Result<(), SessionError> {
-        if has_news || session.has_to_acknowledge() {
+    /// What is acknowledged is not sent again: it is put away before.
+    async fn acknowledge(&self, session: &mut Session) -> Result<(), SessionError> {
+        if session.has_to_acknowledge() {
             let progress = SoFar {
                 received: session.received(),
                 stdout: Kept::of(&self.stdout),
                 stderr: Kept::of(&self.stderr),
-                // Whoever goes on with it finds it alive.
-                survived_memory_kill: self.survived_memory_kill || self.memory_kill.is_some(),
                 exited: None,
             };
             self.keeper.keep(progress).await;
         }
         session.acknowledge().await
-    }
-
-    fn has_survived_memory_kill(&self, now: Instant) -> bool {
-        let is_over = |kill| now.saturating_duration_since(kill) >= SURVIVED_AFTER;
-        self.survived_memory_kill || self.memory_kill.is_some_and(is_over)
     }
 
     fn take_output(&mut self, stream: Stream, bytes: &[u8]) {
@@ -368,7 +342,6 @@ fn unexpected(message: &FromSupervisor) -> SessionError {
         FromSupervisor::Dataset(_) => "Dataset",
         FromSupervisor::Started(_) => "Started",
         FromSupervisor::Output(_) => "Output",
-        FromSupervisor::MemoryKills(_) => "MemoryKills",
         FromSupervisor::Killed => "Killed",
         FromSupervisor::Exited(_) => "Exited",
         FromSupervisor::Failed(_) => "Failed",

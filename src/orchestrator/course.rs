@@ -27,8 +27,6 @@ pub(super) struct Course {
     pub(super) grace: Duration,
     pub(super) stdout: Head,
     pub(super) stderr: Head,
-    /// The program went on after the kernel had killed something of it for memory.
-    pub(super) survived_memory_kill: bool,
 }
 
 impl Course {
@@ -41,7 +39,6 @@ impl Course {
             grace: SUPERVISOR_GRACE,
             stdout: Head::new(limits.max_stdout_size_bytes),
             stderr: Head::new(limits.max_stderr_size_bytes),
-            survived_memory_kill: false,
         }
     }
 
@@ -57,7 +54,6 @@ impl Course {
             grace: SUPERVISOR_GRACE + CATCH_UP_GRACE,
             stdout: progress.stdout.head(limits.max_stdout_size_bytes),
             stderr: progress.stderr.head(limits.max_stderr_size_bytes),
-            survived_memory_kill: progress.survived_memory_kill,
         }
     }
 
@@ -71,7 +67,6 @@ impl Course {
             grace: SUPERVISOR_GRACE + CATCH_UP_GRACE,
             stdout: talk.stdout,
             stderr: talk.stderr,
-            survived_memory_kill: talk.survived_memory_kill,
         }
     }
 
@@ -90,7 +85,6 @@ impl Course {
             wall: self.passed,
             stdout: self.stdout,
             stderr: self.stderr,
-            survived_memory_kill: self.survived_memory_kill,
             end,
         }
     }

@@ -203,7 +203,6 @@ pub(super) fn progress(talk: &Conversation) -> SoFar {
         received: 0,
         stdout: Kept::of(&talk.stdout),
         stderr: Kept::of(&talk.stderr),
-        survived_memory_kill: talk.survived_memory_kill,
         exited,
     }
 }

@@ -17,7 +17,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// How long to wait before another attempt; `None` if there is to be none.
 pub(super) fn pause(result: &ExecutionResult, attempt: u32, retries: u32) -> Option<Duration> {
-    let wanted = result.cause.kind == CauseKind::Infrastructure && attempt <= retries;
+    let is_ours =
+        result.cause.kind == CauseKind::Infrastructure && !result.cause.may_be_the_programs;
+    let wanted = is_ours && attempt <= retries;
     wanted.then(|| {
         let doublings = attempt.saturating_sub(1).min(16);
         FIRST_PAUSE
@@ -61,6 +63,10 @@ mod tests {
         ] {
             assert_eq!(pause(&result(kind), 1, 5), None, "{kind:?}");
         }
+        // Or a program could have itself started again.
+        let mut noise = lost;
+        noise.cause.may_be_the_programs = true;
+        assert_eq!(pause(&noise, 1, 5), None);
     }
 
     #[test]

@@ -55,6 +55,7 @@ pub(crate) fn result(execution: &ExecutionId) -> ExecutionResult {
         workspace_dir: format!("outputs/models/{execution}"),
         limit: None,
         cause: Cause {
+            may_be_the_programs: false,
             kind: CauseKind::Exited,
             limit: None,
             configured: None,

@@ -15,6 +15,8 @@ pub mod supervisor;
 
 pub mod container;
 
+mod memory;
+
 mod call;
 
 mod calls;
@@ -320,7 +322,7 @@ impl Engine for DockerEngine {
         let state = inspected.state.unwrap_or_default();
         if state.running != Some(true) {
             return Ok(Remains::Stopped {
-                memory_kill: state.oom_killed.unwrap_or_default(),
+                memory_kill: memory::ended_it(docker, &name, &state).await,
                 never_started: container::has_never_started(&state),
             });
         }

@@ -67,7 +67,7 @@ pub enum Remains {
     Missing,
     /// There is one, and nothing runs in it.
     Stopped {
-        /// Whether the engine saw the kernel kill something in it for memory.
+        /// Whether it ended when the kernel killed something in it for memory, as far as the engine knows.
         memory_kill: bool,
         /// Whether its supervisor said at its end that it had not been told to start a program.
         never_started: bool,
@@ -145,7 +145,8 @@ pub trait Sandbox: Send + Sync + std::fmt::Debug {
     /// engine is there and does not confirm it; after other errors it may be away.
     async fn kill(&self) -> Result<(), EngineError>;
 
-    /// Whether the engine saw the kernel kill something in the sandbox for memory.
+    /// Whether the engine saw the kernel kill something in the sandbox for memory; where nothing runs in it
+    /// any more, whether it ended with that.
     async fn memory_kill_seen(&self) -> Result<bool, EngineError>;
 
     /// Ends everything in the sandbox and removes it.

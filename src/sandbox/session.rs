@@ -78,6 +78,15 @@ pub enum SessionError {
 }
 
 impl SessionError {
+    /// Whether what came over the stream cannot have come from a supervisor.
+    #[must_use]
+    pub fn is_senseless(&self) -> bool {
+        match self {
+            Self::Frame(_) | Self::OutOfOrder { .. } | Self::OutOfPlace(_) => true,
+            Self::Ended | Self::Stuck | Self::Write(_) | Self::Engine(_) | Self::Away => false,
+        }
+    }
+
     /// Whether the stream broke, as opposed to what came over it: whoever was at its other end may be
     /// there, and another stream lead to it.
     #[must_use]

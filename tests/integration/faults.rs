@@ -222,6 +222,33 @@ async fn a_sandbox_that_somebody_ends_after_a_survived_kill_for_memory_is_infras
     }
 }
 
+/// It takes its supervisor along, after it has survived a kill: that is its own end for memory, and no other
+/// attempt is made.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_uses_up_its_supervisors_memory_is_not_excused_by_a_kill_that_it_survived() {
+    let daemon = Daemon::start_with(Settings {
+        toml: "[execution]\nmemory_mb = 256\nworkspace_mb = 160\nshm_mb = 64".into(),
+        ..Settings::default()
+    })
+    .await;
+    let code = "import os, subprocess, sys, time\n\
+                hoard = 'b = bytearray(1 << 29); b[::4096] = bytes(len(b[::4096]))'\n\
+                print(subprocess.run([sys.executable, '-c', hoard]).returncode)\n\
+                time.sleep(3)\n\
+                open('/proc/self/oom_score_adj', 'w').write('0')\n\
+                for place in ('/dev/shm/x', '/tmp/x', 'x'):\n\
+                \x20   try:\n\
+                \x20       with open(place, 'wb', buffering=0) as file:\n\
+                \x20           while True: file.write(b'y' * 65536)\n\
+                \x20   except OSError: pass\n\
+                more = []\n\
+                while True: more.append(bytearray(1 << 20))";
+    let body = json!({ "code": code, "options": { "retries": 2, "timeout_seconds": 30.0 } });
+    let result = daemon.result(body).await;
+    assert_eq!(result["limit"], "memory", "{result:#}");
+    assert_eq!(result["status"], "FAILURE", "{result:#}");
+}
+
 /// BR-39 (b). A stream that breaks while its sandbox runs on is attached to again: `adoption/broken.rs`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_that_breaks_with_its_sandbox_is_infrastructure_and_leaves_nothing() {

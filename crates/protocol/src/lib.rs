@@ -61,7 +61,7 @@ pub use message::{FromSupervisor, ToSupervisor};
 pub use resume::ResumeToken;
 
 /// The protocol's version, sent in [`message::Ready`].
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 4;
 
 /// How long the supervisor waits for processes that it has killed.
 pub const REAPING_LIMIT: Duration = Duration::from_secs(5);

@@ -137,9 +137,6 @@ pub enum FromSupervisor {
     Started(Started),
     /// Output of the program.
     Output(Output),
-    /// The kernel has killed processes of the program for memory, so many in all by now, and the
-    /// program goes on.
-    MemoryKills(u64),
     /// The program has ended, its time is up, or it was cancelled, and every process has been sent
     /// `SIGKILL`: none runs an instruction of its own any more. `Exited` follows when the kernel has
     /// taken them apart, within [`crate::REAPING_LIMIT`]; a crowd on a small share of a busy host
@@ -307,6 +304,9 @@ pub struct Usage {
     pub peak_resident_bytes: u64,
     /// Processes killed because the memory limit was reached.
     pub memory_kills: Option<u64>,
+    /// From when the last of them was noticed to the end of the main process, in milliseconds.
+    #[serde(default)]
+    pub since_memory_kill_milliseconds: Option<u64>,
     /// Times that a process or thread was refused because of the limit on them.
     pub process_refusals: Option<u64>,
     /// The workspace when it was fullest.

@@ -31,13 +31,14 @@ const PROCESS: &[(libc::c_long, u8)] = &[
     (libc::SYS_sched_setaffinity, 0),
     (libc::SYS_setpriority, 1),
     (libc::SYS_ioprio_set, 1),
-    (libc::SYS_ptrace, 1),
     (libc::SYS_process_vm_writev, 0),
 ];
 
-/// Ways to have a signal sent by the kernel: whose input and output is asynchronous names a process and
+/// Calls about everything of a user, and ways to have a signal sent by the kernel: whose input and output is asynchronous names a process and
 /// a signal, and a child names the signal of its end, which its parent's parent gets with `CLONE_PARENT`.
-const ASYNCHRONOUS: &[(libc::c_long, u8, u64)] = &[
+const NAMED: &[(libc::c_long, u8, u64)] = &[
+    (libc::SYS_setpriority, 0, PRIO_USER),
+    (libc::SYS_ioprio_set, 0, IOPRIO_WHO_USER),
     (libc::SYS_fcntl, 1, F_SETOWN),
     (libc::SYS_fcntl, 1, F_SETOWN_EX),
     (libc::SYS_fcntl, 1, F_SETSIG),
@@ -52,6 +53,8 @@ const F_SETOWN_EX: u64 = 15;
 const FIOSETOWN: u64 = 0x8901;
 const SIOCSPGRP: u64 = 0x8902;
 const CLONE_PARENT: u64 = 0x8000;
+const PRIO_USER: u64 = 2;
+const IOPRIO_WHO_USER: u64 = 3;
 /// Marks the calls of x86-64's second interface, which a filter sees under other numbers.
 const X32: libc::c_long = 0x4000_0000;
 
@@ -92,12 +95,13 @@ fn refusals() -> Result<Rules, BackendError> {
     let process = PROCESS
         .iter()
         .map(|&(call, index)| (call, index, Eq, FIRST_PROCESS));
-    let asynchronous = ASYNCHRONOUS
+    let named = NAMED
         .iter()
         .map(|&(call, index, value)| (call, index, Eq, value));
     let sibling = [(libc::SYS_clone, 0, MaskedEq(CLONE_PARENT), CLONE_PARENT)];
-    let mut all = Rules::new();
-    for (call, index, is, value) in process.chain(asynchronous).chain(sibling) {
+    // Whole: a child that is traced by its parent stops, which PID 1 may be.
+    let mut all = numbers(libc::SYS_ptrace, Vec::new());
+    for (call, index, is, value) in process.chain(named).chain(sibling) {
         let condition = SeccompCondition::new(index, Dword, is, value)?;
         for (number, rules) in numbers(call, vec![SeccompRule::new(vec![condition])?]) {
             all.entry(number).or_default().extend(rules);

@@ -32,7 +32,7 @@ enum Phase {
         wall: Duration,
     },
     /// Every process is gone; what they wrote is still in the pipes.
-    Draining(Over),
+    Draining(Box<Over>),
 }
 
 /// What is known at the end.
@@ -174,13 +174,6 @@ impl Run {
                 look_at: now + LOOK,
             };
         }
-        // Also where nobody takes what is said, which must not use up memory.
-        if now >= look_at
-            && outbox.has_room_for_output(0)
-            && let Some(kills) = self.watch.new_memory_kills()
-        {
-            outbox.push(&FromSupervisor::MemoryKills(kills))?;
-        }
         let ended = children.reap(self.pid).map_err(Fatal::io("waitpid"))?;
         let reason = if self.cancelled {
             Some(EndedBy::Cancel)
@@ -227,14 +220,14 @@ impl Run {
             WaitStatus::Code(code) => Ending::Code(code),
             WaitStatus::Signal(signal) => Ending::Signal(signal),
         };
-        let usage = self.watch.usage();
-        self.phase = Phase::Draining(Over {
+        let usage = self.watch.usage(self.started + wall);
+        self.phase = Phase::Draining(Box::new(Over {
             ending,
             ended_by,
             wall,
             usage,
             survivors,
-        });
+        }));
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::io::Read as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fumehood_protocol::message::{Filesystem, Usage};
 
@@ -66,8 +66,9 @@ pub(crate) fn peak_memory_bytes() -> Option<u64> {
 #[derive(Debug)]
 pub(crate) struct Watch {
     before: Counters,
-    /// Of those since the beginning, how many have been told of.
-    memory_kills_told: u64,
+    /// How many kills for memory were seen since the beginning, and when they last became more.
+    memory_kills: u64,
+    memory_killed_at: Option<Instant>,
     workspace: Option<Filesystem>,
     /// `None` where the directory is no file system of its own.
     temporary: Fullest,
@@ -84,7 +85,8 @@ impl Watch {
         *children = children.map(|reaped| reaped.saturating_add(used));
         let mut watch = Self {
             before,
-            memory_kills_told: 0,
+            memory_kills: 0,
+            memory_killed_at: None,
             workspace: None,
             temporary: Fullest::of(c"/tmp"),
             shared_memory: Fullest::of(c"/dev/shm"),
@@ -93,8 +95,13 @@ impl Watch {
         watch
     }
 
-    /// Looks how full the file systems are.
+    /// Looks how full the file systems are, and whether something was killed for memory.
     pub(crate) fn look(&mut self, workspace: &Workspace) {
+        let kills = since(self.before.memory_kills, counter(MEMORY_KILLS)).unwrap_or(0);
+        if kills > self.memory_kills {
+            self.memory_kills = kills;
+            self.memory_killed_at = Some(Instant::now());
+        }
         if let Ok(now) = workspace.filesystem() {
             self.workspace = Some(fuller(self.workspace, now));
         }
@@ -102,18 +109,17 @@ impl Watch {
         self.shared_memory.look();
     }
 
-    /// The number of kills for memory since the beginning, if it has grown since it was asked for.
-    pub(crate) fn new_memory_kills(&mut self) -> Option<u64> {
-        let kills = counter(MEMORY_KILLS)?.saturating_sub(self.before.memory_kills?);
-        let is_new = kills > self.memory_kills_told;
-        self.memory_kills_told = kills;
-        is_new.then_some(kills)
-    }
-
-    /// What was used since the beginning; call when everything has been reaped.
-    pub(crate) fn usage(&self) -> Usage {
+    /// What was used since the beginning; call when everything has been reaped. The main process was over
+    /// at `ended`.
+    pub(crate) fn usage(&self, ended: Instant) -> Usage {
         let after = Counters::read();
-        let since = |before: Option<u64>, after: Option<u64>| Some(after?.saturating_sub(before?));
+        // One that nobody has looked at since is of the very end.
+        let memory_kills = since(self.before.memory_kills, after.memory_kills);
+        let last_kill = match memory_kills {
+            Some(kills) if kills > self.memory_kills => Some(ended),
+            _ => self.memory_killed_at,
+        };
+        let since_last_kill = last_kill.map(|at| ended.saturating_duration_since(at));
         let children = process::child_usage().ok();
         Usage {
             cpu_microseconds: since(self.before.cpu_microseconds, after.cpu_microseconds)
@@ -124,13 +130,19 @@ impl Watch {
                 .unwrap_or(0),
             peak_memory_bytes: peak_memory_bytes(),
             peak_resident_bytes: children.map_or(0, |children| children.peak_resident_bytes),
-            memory_kills: since(self.before.memory_kills, after.memory_kills),
+            memory_kills,
+            since_memory_kill_milliseconds: since_last_kill
+                .map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
             process_refusals: since(self.before.process_refusals, after.process_refusals),
             workspace_fullest: self.workspace,
             temporary_fullest: self.temporary.reading,
             shared_memory_fullest: self.shared_memory.reading,
         }
     }
+}
+
+fn since(before: Option<u64>, after: Option<u64>) -> Option<u64> {
+    Some(after?.saturating_sub(before?))
 }
 
 /// The fullest reading of a file system mounted at a fixed place.

@@ -126,6 +126,7 @@ impl From<ExecutionResult> for ResultView {
 impl From<Cause> for CauseView {
     fn from(cause: Cause) -> Self {
         let Cause {
+            may_be_the_programs: _,
             kind,
             limit,
             configured,

@@ -20,9 +20,7 @@ pub fn judge(facts: &Facts<'_>) -> Verdict {
         End::KilledAtDeadline(wall, Stop::Failed) => not_stopped(facts, *wall),
         End::KilledAtDeadline(wall, stop) => timed_out(facts, *wall, stop.words()),
         End::KilledOnCancel(stop) => Verdict::cancelled(stop.words()),
-        End::Lost(how)
-            if facts.engine_saw_memory_kill == Some(true) && !facts.survived_memory_kill =>
-        {
+        End::Lost(how) if facts.engine_saw_memory_kill == Some(true) => {
             let evidence = vec![
                 how.clone(),
                 "the engine reports a kill for memory".to_owned(),
@@ -39,8 +37,22 @@ pub fn judge(facts: &Facts<'_>) -> Verdict {
                 .to_owned(),
             vec![how.clone()],
         ),
+        End::Senseless(how) => senseless(how),
         End::Reported(exited) => reported(facts, exited),
     }
+}
+
+/// No engine or host makes such a stream, and on Linux no program can.
+fn senseless(how: &str) -> Verdict {
+    let mut verdict = Verdict::infrastructure(
+        "The sandbox sent what is no report, so it was ended and is not tried again by itself. On gVisor \
+         a program can write to the stream of its supervisor; otherwise this is a fault of fumehood: \
+         please report it."
+            .to_owned(),
+        vec![how.to_owned()],
+    );
+    verdict.cause.may_be_the_programs = true;
+    verdict
 }
 
 fn reported(facts: &Facts<'_>, exited: &Exited) -> Verdict {
@@ -161,6 +173,7 @@ fn timed_out(facts: &Facts<'_>, wall: f64, evidence: &str) -> Verdict {
             observed: Number::from_f64(wall),
             evidence: vec![evidence.to_owned()],
             message: format!("{text} Raise timeout_seconds if the work needs longer."),
+            may_be_the_programs: false,
         },
         error_info: Some(text),
         warnings: Vec::new(),
@@ -235,6 +248,7 @@ fn limited(facts: &Facts<'_>, reached: Reached, return_code: Option<i32>) -> Ver
             observed: reached.observed,
             evidence: reached.evidence,
             message: message.clone(),
+            may_be_the_programs: false,
         },
         error_info: Some(message),
         warnings: Vec::new(),
@@ -249,6 +263,7 @@ fn cause(kind: CauseKind, message: String, evidence: Vec<String>) -> Cause {
         observed: None,
         evidence,
         message,
+        may_be_the_programs: false,
     }
 }
 

@@ -103,7 +103,9 @@ pub(super) fn find_limit(facts: &Facts<'_>, exited: &Exited, ending: Ending) -> 
         Ending::Signal(signal) => Some(signal),
         Ending::Code(_) => None,
     };
-    if let Some(evidence) = memory_kill(facts, exited) {
+    if let Some(evidence) = memory_kill(facts, exited)
+        && is_about_memory(facts, exited, ending)
+    {
         let observed = usage.peak_memory_bytes.map(Number::from);
         return Some(Reached::new(Limit::Memory, observed, vec![evidence]));
     }
@@ -171,6 +173,14 @@ pub(super) fn memory_kill(facts: &Facts<'_>, exited: &Exited) -> Option<String> 
     }
 }
 
+/// Whether a failure can be about a kill for memory: it came soon after it, the program says nothing else, or
+/// it speaks of it.
+fn is_about_memory(facts: &Facts<'_>, exited: &Exited, ending: Ending) -> bool {
+    let since = exited.usage.since_memory_kill_milliseconds;
+    since.is_none_or(|milliseconds| milliseconds < SURVIVED_AFTER_MILLISECONDS)
+        || matches!(ending, Ending::Code(_)) && points_at(facts.stderr, ending, MEMORY_WORDS)
+}
+
 pub(super) fn fullest(exited: &Exited, stderr: &str) -> Option<(&'static str, Filesystem)> {
     let places = [
         (WORKSPACE, exited.usage.workspace_fullest),
@@ -208,6 +218,23 @@ fn used_bytes(fs: &Filesystem) -> u64 {
 fn mentions(stderr: &str, text: &str, errno: i32) -> bool {
     stderr.contains(&format!("[Errno {errno}] {text}"))
 }
+
+/// Who goes on for so long after something was killed for memory has survived it.
+const SURVIVED_AFTER_MILLISECONDS: u64 = 2_000;
+
+/// What programs say of which a part was killed.
+const MEMORY_WORDS: &[&str] = &[
+    "MemoryError",
+    "out of memory",
+    "Out of memory",
+    "SIGKILL",
+    "Killed",
+    "killed by signal",
+    "terminated abruptly",
+    "BrokenProcessPool",
+    "TerminatedWorkerError",
+    "exited unexpectedly",
+];
 
 /// What programs say that were refused a process or thread.
 const PROCESS_WORDS: &[&str] = &[

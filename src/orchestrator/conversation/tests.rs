@@ -318,20 +318,3 @@ async fn what_was_said_before_the_start_is_skipped_and_a_failed_start_is_no_star
     let late = catch_up(&mut silent).await;
     assert!(matches!(late, Err(Trouble::SilentAtStart { .. })));
 }
-
-#[tokio::test(start_paused = true)]
-async fn a_kill_for_memory_was_survived_by_what_goes_on_for_a_while() {
-    let cancel = CancellationToken::new();
-    for (goes_on, survived) in [(SURVIVED_AFTER, true), (Duration::from_millis(100), false)] {
-        let mut session = supervisor_that_says([
-            (Duration::ZERO, FromSupervisor::MemoryKills(1)),
-            (goes_on, FromSupervisor::EntryEnd),
-        ]);
-        let talk = followed(&mut session, &cancel).await;
-        assert!(matches!(talk.end, TalkEnd::Lost(_)), "{talk:?}");
-        assert_eq!(talk.survived_memory_kill, survived, "{goes_on:?}");
-        // Whoever goes on with it does not have to hear it again.
-        let course = Course::regained(&limits(), talk);
-        assert_eq!(course.survived_memory_kill, survived);
-    }
-}

@@ -23,6 +23,8 @@ pub enum Call {
     Create,
     /// Reading a container's settings or state.
     Inspect,
+    /// Reading what the engine has noted of a container.
+    Events,
     /// Listing containers.
     List,
     /// Opening a container's streams.
@@ -54,6 +56,7 @@ impl Call {
             Self::CreateVolume => "make the supervisor's volume",
             Self::Create => "create a sandbox",
             Self::Inspect => "read a sandbox's settings",
+            Self::Events => "tell what happened to a sandbox",
             Self::List => "list sandboxes",
             Self::Attach => "open a sandbox's streams",
             Self::Start => "start a sandbox",
@@ -75,6 +78,7 @@ impl Call {
             | Self::InspectImage
             | Self::InspectVolume
             | Self::Inspect
+            | Self::Events
             | Self::List
             | Self::ListEarlier => CallKind::Ask,
             Self::CreateVolume | Self::Create | Self::CopySupervisor => CallKind::Create,
@@ -98,6 +102,7 @@ impl Call {
             | Self::InspectImage
             | Self::InspectVolume
             | Self::Inspect
+            | Self::Events
             | Self::List
             | Self::CreateVolume
             | Self::Create
@@ -124,6 +129,7 @@ impl Call {
             | Self::InspectImage
             | Self::InspectVolume
             | Self::Inspect
+            | Self::Events
             | Self::List
             | Self::CreateVolume
             | Self::Create

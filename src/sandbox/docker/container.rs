@@ -21,11 +21,11 @@ use futures_util::{Stream, StreamExt as _};
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
-use super::Connection;
 use super::calls::Manner;
 use super::client::{Call, Client, is_answer, is_conflict, is_missing, leaves_open};
 use super::placement::MountNamespace;
 use super::reaper::Reaper;
+use super::{Connection, memory};
 use crate::sandbox::engine::{Channel, EngineError, Sandbox};
 use crate::sandbox::slots::Slot;
 
@@ -277,10 +277,10 @@ impl Sandbox for DockerSandbox {
 
     async fn memory_kill_seen(&self) -> Result<bool, EngineError> {
         match self.inspect().await {
-            Ok(inspected) => Ok(inspected
-                .state
-                .and_then(|state| state.oom_killed)
-                .unwrap_or_default()),
+            Ok(found) => {
+                let state = found.state.unwrap_or_default();
+                Ok(memory::ended_it(&self.connection.docker, &self.name, &state).await)
+            }
             Err(error) if is_missing(&error) => Err(EngineError::Vanished),
             Err(error) => Err(error),
         }

@@ -53,16 +53,15 @@ impl Creation {
             lifetime,
         } = &self.request;
         let name = container_name(&self.instance, execution);
-        let is_second = self.reaper.take_back(&name);
-        if is_second && let Err(error) = container::remove(&self.connection.docker, &name).await {
-            self.reaper.take_if_it_appears(&name);
-            return Err(error);
-        }
-        if !self.reaper.settled(&name, SETTLED_WITHIN).await {
+        let Some(is_second) = self.reaper.take_back(&name, SETTLED_WITHIN).await else {
             return Err(EngineError::TimedOut {
                 call: Call::Remove.words(),
                 seconds: SETTLED_WITHIN.as_secs(),
             });
+        };
+        if is_second && let Err(error) = container::remove(&self.connection.docker, &name).await {
+            self.reaper.take_if_it_appears(&name);
+            return Err(error);
         }
         let volume = self.supervisor_volume(&template.image).await?;
         let identity = Identity {

@@ -217,19 +217,35 @@ impl Reaper {
         self.remember(name, left);
     }
 
-    /// Gives back the removal of a container that nobody has seen, to somebody who makes another one
-    /// by the same name; tells whether there was one. While it is being looked for there is none:
-    /// [`Reaper::settled`] waits then.
-    pub(super) fn take_back(&self, name: &str) -> bool {
+    /// Waits until nothing by this name is left to remove, at most for `bound`: another container must not be
+    /// made by a name that is about to be removed. The removal of one that nobody has seen is given
+    /// back to whoever makes another one, unless the engine is just being asked for it; tells whether there was
+    /// one. `None` if the time is over.
+    pub(super) async fn take_back(&self, name: &str, bound: Duration) -> Option<bool> {
+        let taking = async {
+            loop {
+                let changed = self.shared.changed.notified();
+                if let Some(is_second) = self.try_take_back(name) {
+                    return is_second;
+                }
+                changed.await;
+            }
+        };
+        timeout(bound, taking).await.ok()
+    }
+
+    fn try_take_back(&self, name: &str) -> Option<bool> {
         let mut pending = lock(&self.shared.pending);
-        let is_unseen = |left: &Left| left.may_appear_until.is_some() && !left.is_tried;
-        let is_there = pending.get(name).is_some_and(is_unseen);
-        if is_there {
-            pending.remove(name);
-            drop(pending);
-            self.shared.changed.notify_waiters();
+        let Some(left) = pending.get(name) else {
+            return Some(false);
+        };
+        if left.may_appear_until.is_none() || left.is_tried {
+            return None;
         }
-        is_there
+        pending.remove(name);
+        drop(pending);
+        self.shared.changed.notify_waiters();
+        Some(true)
     }
 
     /// From now on sandboxes in which programs run are not for the reaper: the next daemon finds them.
@@ -280,21 +296,6 @@ impl Reaper {
         *running = true;
         let shared = Arc::clone(&self.shared);
         self.shared.tasks.spawn_on(reap(shared), &runtime);
-    }
-
-    /// Waits until no container of this name is left to remove, at most for `bound`; tells whether
-    /// that is so. Another one must not be made by a name that is about to be removed.
-    pub(super) async fn settled(&self, name: &str, bound: Duration) -> bool {
-        let gone = async {
-            loop {
-                let changed = self.shared.changed.notified();
-                if !lock(&self.shared.pending).contains_key(name) {
-                    return;
-                }
-                changed.await;
-            }
-        };
-        timeout(bound, gone).await.is_ok()
     }
 
     /// Waits until nothing is left to remove, at most for `bound`, then stops.
@@ -388,6 +389,9 @@ impl Shared {
         }
         left.is_tried = false;
         left.next_try = now + RETRY_AFTER;
+        drop(pending);
+        // Somebody may wait to take it back.
+        self.changed.notify_waiters();
     }
 }
 

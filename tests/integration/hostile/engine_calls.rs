@@ -58,6 +58,7 @@ const NEEDED: &[&str] = &[
     "GET /_ping",
     "GET /containers/json",
     "GET /containers/{}/json",
+    "GET /events",
     "GET /images/{}/json",
     "GET /info",
     "GET /version",

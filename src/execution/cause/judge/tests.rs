@@ -45,7 +45,6 @@ fn verdict(exited: &Exited, oom: Option<bool>, stderr: &str, missing: &[String])
         limits: &limits(),
         end: End::Reported(exited),
         engine_saw_memory_kill: oom,
-        survived_memory_kill: false,
         missing_expected_files: missing,
         stderr,
     })
@@ -289,23 +288,22 @@ fn a_program_that_waits_for_a_killed_worker_is_late_and_says_why() {
 }
 
 #[test]
-fn a_lost_sandbox_is_ours_unless_the_engine_saw_a_memory_kill_that_nothing_survived() {
-    let lost = |oom, survived| {
+fn a_lost_sandbox_is_ours_unless_the_engine_saw_a_memory_kill() {
+    let lost = |oom| {
         judge(&Facts {
             limits: &limits(),
             end: End::Lost("the stream ended".to_owned()),
             engine_saw_memory_kill: oom,
-            survived_memory_kill: survived,
             missing_expected_files: &[],
             stderr: "",
         })
     };
-    for (oom, survived) in [(None, false), (Some(false), false), (Some(true), true)] {
-        let verdict = lost(oom, survived);
+    for oom in [None, Some(false)] {
+        let verdict = lost(oom);
         assert_eq!((verdict.status, verdict.return_code), (Status::Error, None));
         assert_eq!(verdict.cause.kind, CauseKind::Infrastructure);
     }
-    assert_eq!(lost(Some(true), false).cause.limit, Some(Limit::Memory));
+    assert_eq!(lost(Some(true)).cause.limit, Some(Limit::Memory));
 }
 
 #[test]
@@ -340,7 +338,6 @@ fn a_time_limit_is_only_claimed_where_it_is_known_or_likely_that_nothing_runs_an
             limits: &limits(),
             end,
             engine_saw_memory_kill: None,
-            survived_memory_kill: false,
             missing_expected_files: &[],
             stderr: "",
         })
@@ -365,4 +362,55 @@ fn a_time_limit_is_only_claimed_where_it_is_known_or_likely_that_nothing_runs_an
         assert_eq!(verdict.status, Status::Cancelled);
         assert_eq!(verdict.cause.evidence, [stop.words()]);
     }
+}
+
+#[test]
+fn a_kill_for_memory_that_was_survived_before_an_unrelated_failure_is_a_warning() {
+    let failed = |ending, after, stderr: &str| {
+        let usage = Usage {
+            memory_kills: Some(1),
+            since_memory_kill_milliseconds: after,
+            ..Usage::default()
+        };
+        verdict(&exited(ending, usage), None, stderr, &[])
+    };
+    let unrelated = "Traceback (most recent call last):\nValueError: no such column";
+    for (ending, stderr) in [
+        (Ending::Code(1), unrelated),
+        (Ending::Signal(11), unrelated),
+        (Ending::Signal(11), ""),
+    ] {
+        let verdict = failed(ending, Some(4_000), stderr);
+        assert_eq!(verdict.cause.limit, None, "{ending:?} {stderr}");
+        assert_eq!(verdict.warnings.len(), 1);
+        // At once, or nobody knows when: that was it.
+        for after in [Some(30), None] {
+            let verdict = failed(ending, after, stderr);
+            assert_eq!(verdict.cause.limit, Some(Limit::Memory));
+        }
+    }
+    // Late, and it says so, or nothing.
+    let pool = "concurrent.futures.process.BrokenProcessPool: A process in the pool was terminated abruptly";
+    for stderr in [pool, ""] {
+        let verdict = failed(Ending::Code(1), Some(60_000), stderr);
+        assert_eq!(verdict.cause.limit, Some(Limit::Memory), "{stderr}");
+    }
+}
+
+#[test]
+fn a_stream_of_noise_is_nobodys_excuse() {
+    let judged = |end| {
+        judge(&Facts {
+            limits: &limits(),
+            end,
+            engine_saw_memory_kill: None,
+            missing_expected_files: &[],
+            stderr: "",
+        })
+    };
+    let how = "the sandbox sent something that is no message".to_owned();
+    let noise = judged(End::Senseless(how.clone()));
+    assert_eq!(noise.cause.kind, CauseKind::Infrastructure);
+    assert!(noise.cause.may_be_the_programs && !noise.cause.message.contains("not at fault"));
+    assert!(!judged(End::Lost(how)).cause.may_be_the_programs);
 }

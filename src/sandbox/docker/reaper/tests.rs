@@ -4,6 +4,8 @@ use super::*;
 use crate::sandbox::health::CallBounds;
 use crate::sandbox::slots::Slots;
 
+const SOON: Duration = Duration::from_millis(200);
+
 fn reaper() -> Reaper {
     let calls = Arc::new(Calls::new(CallBounds::default()));
     Reaper::new("/nowhere/engine.sock".to_owned(), calls)
@@ -34,7 +36,7 @@ async fn one_that_may_appear_later_is_not_looked_for_at_once() {
     for _ in 0..10 {
         tokio::task::yield_now().await;
     }
-    assert!(reaper.take_back("later"));
+    assert_eq!(reaper.take_back("later", SOON).await, Some(true));
     reaper.finish(Duration::ZERO).await;
 }
 
@@ -43,8 +45,30 @@ async fn only_a_container_that_nobody_has_seen_is_taken_back() {
     let reaper = reaper();
     reaper.take_if_it_appears("unseen");
     reaper.take("seen", None, None);
-    assert!(reaper.take_back("unseen"));
-    assert!(!reaper.take_back("unseen"), "there is none any more");
-    assert!(!reaper.take_back("seen"));
+    assert_eq!(reaper.take_back("unseen", SOON).await, Some(true));
+    let again = reaper.take_back("unseen", SOON).await;
+    assert_eq!(again, Some(false), "there is none any more");
+    assert_eq!(reaper.take_back("seen", SOON).await, None);
+    reaper.finish(Duration::ZERO).await;
+}
+
+/// While the engine is being asked for it nobody can know whether it is there.
+#[tokio::test]
+async fn one_that_is_just_being_looked_for_is_taken_back_as_soon_as_it_was() {
+    let reaper = reaper();
+    reaper.take_if_it_appears("unseen");
+    let set_tried = |is_tried| {
+        let mut pending = lock(&reaper.shared.pending);
+        pending.get_mut("unseen").unwrap().is_tried = is_tried;
+    };
+    set_tried(true);
+    assert_eq!(reaper.take_back("unseen", Duration::ZERO).await, None);
+    let looked = async {
+        tokio::task::yield_now().await;
+        set_tried(false);
+        reaper.shared.changed.notify_waiters();
+    };
+    let (taken, ()) = tokio::join!(reaper.take_back("unseen", SOON), looked);
+    assert_eq!(taken, Some(true));
     reaper.finish(Duration::ZERO).await;
 }
