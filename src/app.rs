@@ -8,6 +8,8 @@ mod keeping;
 
 mod state;
 
+mod identity;
+
 mod sweeping;
 
 use std::mem::ManuallyDrop;
@@ -79,6 +81,28 @@ pub enum AppError {
     StateInUse {
         /// Which.
         path: PathBuf,
+    },
+    /// The file of the daemon's identity holds something else.
+    #[error(
+        "{path} does not hold the identity of a fumehood (12 of a-z and 0-9): restore it, or remove it if no \
+         program of an earlier daemon runs any more; the label fumehood.instance of its containers says what \
+         it was"
+    )]
+    Identity {
+        /// Which.
+        path: PathBuf,
+    },
+    /// Another daemon of this host has the same identity.
+    #[error(
+        "another fumehood with the identity {instance} is at work on this host: one of the two uses a copy \
+         of the other's app.state_dir; give it a directory and a store.path of its own"
+    )]
+    IdentityInUse {
+        /// Which.
+        instance: InstanceId,
+        /// What the kernel says.
+        #[source]
+        source: std::io::Error,
     },
     /// The output root.
     #[error(transparent)]
@@ -185,6 +209,7 @@ async fn serve_gently(
     // cut off, until the process is gone.
     let alone = ManuallyDrop::new(state::lock(&config).await?);
     let workshop = Workshop::open(&config, "instance").await?;
+    let known = ManuallyDrop::new(identity::claim(&workshop.instance)?);
     at_work.engine.get_or_init(|| Arc::clone(&workshop.engine));
     let notary = notary(&config, workshop.instance.clone()).await?;
     let kept =
@@ -192,7 +217,7 @@ async fn serve_gently(
     let kept = Arc::new(kept);
     let store: Arc<dyn Store> = Arc::clone(&kept) as _;
     let records = Arc::clone(&store);
-    // With both locks no other daemon of this state is there whose work this could be.
+    // With all that is locked no other daemon of this state is there whose work this could be.
     let outputs = workshop.outputs.clone();
     spawn_blocking(move || outputs.prepare()).await??;
     let recovered = recover(store.as_ref(), &EngineCleaner(Arc::clone(&workshop.engine))).await?;
@@ -320,6 +345,7 @@ async fn serve_gently(
         pool.stop().await;
     }
     workshop.engine.finish(REAP_BOUND).await;
+    drop(ManuallyDrop::into_inner(known));
     drop(ManuallyDrop::into_inner(alone));
     served
 }

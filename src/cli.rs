@@ -46,8 +46,10 @@ pub(crate) mod exit {
     pub(crate) fn of(error: &AppError) -> u8 {
         match error {
             AppError::Store(error) => of_store(error),
+            AppError::Identity { .. } => CONFIG,
             AppError::State { .. }
             | AppError::StateInUse { .. }
+            | AppError::IdentityInUse { .. }
             | AppError::Output(_)
             | AppError::Handoff(_)
             | AppError::Key(_)

@@ -2,17 +2,16 @@
 //! and the doctor have in common.
 
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::spawn_blocking;
 
-use super::AppError;
+use super::{AppError, identity};
 use crate::artifacts::OutputRoot;
 use crate::config::Config;
 use crate::doctor::Examiner;
-use crate::durable::{make_directory, sync_directory};
 use crate::execution::redaction::Place;
 use crate::ids::InstanceId;
 use crate::orchestrator::{Executor, Handoffs, HostPaths, LeftExecution, Sandboxes, Takeover};
@@ -51,11 +50,7 @@ impl Workshop {
         let probed = outputs.clone();
         let seen = directories(config);
         let (instance, host_paths) = spawn_blocking(move || -> Result<_, AppError> {
-            let state = |source| AppError::State {
-                path: state_dir.clone(),
-                source,
-            };
-            let instance = instance(&state_dir, owner).map_err(state)?;
+            let instance = identity::read_or_make(&state_dir, owner)?;
             // Only tried: what is half-done there may be another process's, at work on it.
             probed.probe()?;
             Ok((instance, HostPaths::look_up(seen)))
@@ -170,25 +165,4 @@ fn directories(config: &Config) -> Vec<(PathBuf, Place)> {
         (config.app.state_dir.clone(), Place::State),
     ];
     roots.chain(ours).collect()
-}
-
-/// Reads the identity of a state directory, or makes one.
-fn instance(state_dir: &Path, owner: &str) -> std::io::Result<InstanceId> {
-    make_directory(state_dir, 0o700)?;
-    let path = state_dir.join(owner);
-    if let Some(known) = std::fs::read_to_string(&path)
-        .ok()
-        .as_deref()
-        .and_then(InstanceId::parse)
-    {
-        return Ok(known);
-    }
-    let made = InstanceId::random();
-    let mut file = tempfile::NamedTempFile::new_in(state_dir)?;
-    std::io::Write::write_all(&mut file, made.as_str().as_bytes())?;
-    file.as_file().sync_all()?;
-    file.persist(&path).map_err(|error| error.error)?;
-    // Before anything carries it: what is made on the engine has to be known as ours for ever.
-    sync_directory(state_dir)?;
-    Ok(made)
 }

@@ -98,16 +98,22 @@ impl Executor {
             keeper: keeper.as_ref(),
         };
         let inputs = evidence::input_digests(evidence);
-        let collected = self
-            .collect(
-                spec,
-                (&mut session, asking),
-                staging,
-                inputs,
-                &talk.end,
-                &mut notes,
-            )
-            .await;
+        let staging = match staging {
+            Some(staging) => Ok(staging),
+            None => self.stage(&spec.id).await,
+        };
+        let collected = match staging {
+            Ok(staging) => {
+                let talking = (&mut session, asking);
+                self.collect(spec, talking, staging, inputs, &talk.end, &mut notes)
+                    .await
+            }
+            Err(trouble) => {
+                log_chain("artifacts could not be gathered", &trouble);
+                notes.push(format!("The artifacts were lost: {trouble}."));
+                Gathered::default()
+            }
+        };
         let saw_memory_kill = {
             let known = sandbox.as_deref();
             let unclear = known.filter(|_| !has_told_memory_kills(&talk.end));

@@ -206,7 +206,7 @@ impl Executor {
             sandbox: prepared.ready.sandbox,
             session: prepared.ready.session,
             token,
-            staging,
+            staging: Some(staging),
             keeper,
             first: First::Certainly,
             notes: prepared.notes,

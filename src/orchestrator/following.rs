@@ -41,7 +41,8 @@ pub(super) struct Followed {
     pub(super) session: Session,
     /// Leads back into the talk.
     pub(super) token: ResumeToken,
-    pub(super) staging: Staging,
+    /// `None` where there was no room for one yet.
+    pub(super) staging: Option<Staging>,
     pub(super) keeper: Box<dyn Keeper>,
     pub(super) first: First,
     pub(super) notes: Vec<String>,

@@ -54,6 +54,11 @@ pub enum HandoffError {
     /// A file of another version.
     #[error("another version of fumehood put away what is known of an execution")]
     Version,
+    /// All of them.
+    #[error(
+        "the directory in which earlier daemons put away what they knew of their executions was gone"
+    )]
+    Gone,
 }
 
 /// What the next daemon needs to know of an execution.
@@ -85,9 +90,6 @@ pub(super) struct SoFar {
     pub(super) received: u64,
     pub(super) stdout: Kept,
     pub(super) stderr: Kept,
-    /// The program went on after the kernel had killed something of it for memory.
-    #[serde(default)]
-    pub(super) survived_memory_kill: bool,
     /// The supervisor's report; what was received after it were artifacts, which are not in here.
     pub(super) exited: Option<Box<Exited>>,
 }
@@ -171,6 +173,8 @@ pub(super) trait Keeper: Send + Sync + std::fmt::Debug {
 #[derive(Debug, Clone)]
 pub struct Handoffs {
     directory: Arc<Path>,
+    /// It was not there.
+    is_new: bool,
 }
 
 /// Of one execution that is followed.
@@ -189,12 +193,14 @@ impl Handoffs {
     /// [`HandoffError`] if nothing can be written there.
     pub fn open(state_dir: &Path) -> Result<Self, HandoffError> {
         let directory = state_dir.join(DIRECTORY);
+        let is_new = !directory.try_exists()?;
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(&directory)?;
         Ok(Self {
             directory: directory.into(),
+            is_new,
         })
     }
 
@@ -219,6 +225,21 @@ impl Handoffs {
         })
         .await?;
         Ok(keeper)
+    }
+
+    /// What an earlier daemon put away of an execution; `None` if its program was never told to start.
+    ///
+    /// # Errors
+    ///
+    /// [`HandoffError::Gone`] if the place of all of them was not there: nothing is known then.
+    pub(super) async fn left(
+        &self,
+        execution: &ExecutionId,
+    ) -> Result<Option<Handoff>, HandoffError> {
+        if self.is_new {
+            return Err(HandoffError::Gone);
+        }
+        self.find(execution).await
     }
 
     /// What was put away of an execution; `None` if its program was never told to start.

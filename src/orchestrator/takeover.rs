@@ -49,6 +49,10 @@ use crate::telemetry::log_chain;
 /// the program to tell.
 const LAST_ATTEMPT: Duration = Duration::from_secs(5);
 
+/// For a result of which something may not have been heard.
+const MAY_BE_INCOMPLETE: &str =
+    "The daemon was restarted while the program ran; its output may be incomplete.";
+
 /// What an earlier daemon left of an execution.
 #[derive(Debug)]
 pub(super) struct Left {
@@ -80,7 +84,7 @@ impl Takeover {
     pub async fn read(handoffs: Handoffs, slots: &Slots, executions: &[LeftExecution]) -> Self {
         let mut left = HashMap::new();
         for LeftExecution { id, host_restarted } in executions {
-            let handoff = handoffs.find(id).await;
+            let handoff = handoffs.left(id).await;
             let known = handoff.as_ref().ok().and_then(Option::as_ref);
             let slot = known.and_then(|handoff| slots.take_uid(handoff.uid));
             let host = if *host_restarted {
@@ -197,10 +201,7 @@ impl Executor {
                 lost(spec, Loss::Senseless, handoff.as_ref(), None)
             }
         };
-        result.warnings.push(
-            "The daemon was restarted while the program ran; its output may be incomplete."
-                .to_owned(),
-        );
+        result.warnings.push(MAY_BE_INCOMPLETE.to_owned());
         result
     }
 
@@ -300,13 +301,11 @@ impl Executor {
     ) -> Option<ExecutionResult> {
         let limits = &spec.limits;
         self.withdraw(&spec.id).await;
-        let staging = match self.stage(&spec.id).await {
-            Ok(staging) => staging,
-            Err(trouble) => {
-                stopping::destroy(sandbox).await;
-                return Some(failed_before_start(spec, &trouble));
-            }
-        };
+        // The program needs none to go on: there may be room by its end.
+        let staging = self.stage(&spec.id).await;
+        let staging = staging.inspect_err(|trouble| {
+            log_chain("artifacts cannot be gathered yet", trouble);
+        });
         // Repeated for those who follow it here; what comes after is sent again anyway.
         for (stream, kept) in [
             (Stream::Stdout, &handoff.progress.stdout),
@@ -341,6 +340,7 @@ impl Executor {
                     return None;
                 }
                 let mut notes = handoff.notes.clone();
+                notes.push(MAY_BE_INCOMPLETE.to_owned());
                 let (sandbox, stop) = stopping::kill(sandbox, &mut notes).await;
                 let mut memory_kill = None;
                 if let Some(sandbox) = sandbox {
@@ -374,7 +374,7 @@ impl Executor {
             sandbox,
             session,
             token: handoff.token,
-            staging,
+            staging: staging.ok(),
             keeper,
             first: First::NotCertainly(rand::rng().random()),
             notes: handoff.notes,

@@ -146,7 +146,7 @@ pub enum StoreError {
     #[error(
         "the store belongs to the instance {owner} and app.state_dir to {own}: set app.state_dir to the \
          directory whose file `instance` says {owner}; if that one is lost, write {owner} into the file \
-         `instance` of the new one, and programs that were running are started anew"
+         `instance` of the new one, and programs that were running are told as lost"
     )]
     OtherInstance {
         /// In the file.

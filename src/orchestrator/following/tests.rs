@@ -51,7 +51,7 @@ impl Broken {
             sandbox: Box::new(sandbox),
             session,
             token: TOKEN,
-            staging,
+            staging: Some(staging),
             keeper: Box::new(notes.clone()),
             first: First::Certainly,
             notes: Vec::new(),

@@ -108,3 +108,14 @@ fn what_a_program_has_left_is_reckoned_by_the_time_of_the_host() {
     handoff.starting_at = clock::now() - day;
     assert!(handoff.passed().as_secs() >= 86_400);
 }
+
+/// With a state directory that was lost nobody knows which programs were started.
+#[tokio::test]
+async fn of_a_place_that_was_not_there_nothing_is_known() {
+    let place = tempfile::tempdir().unwrap();
+    let id = ExecutionId::random();
+    let left = Handoffs::open(place.path()).unwrap().left(&id).await;
+    assert!(matches!(left, Err(HandoffError::Gone)), "{left:?}");
+    let left = Handoffs::open(place.path()).unwrap().left(&id).await;
+    assert_eq!(left.unwrap(), None);
+}

@@ -113,8 +113,9 @@ async fn taken_over_by(
 ) -> (ExecutionResult, Vec<&'static str>, bool) {
     let place = tempfile::tempdir().unwrap();
     let spec = spec();
+    let dead = Handoffs::open(place.path()).unwrap();
+    dead.put(&spec.id, put_away).await.unwrap();
     let handoffs = Handoffs::open(place.path()).unwrap();
-    handoffs.put(&spec.id, put_away).await.unwrap();
     let engine = Arc::new(Noting {
         remains: Mutex::new(Some(remains)),
         asked: Mutex::default(),

@@ -56,26 +56,41 @@ async fn what_there_is_no_room_for_is_left_out_and_told_and_the_program_is_not_t
     }
 }
 
-/// The room that half-done artifacts took is enough for what runs.
+/// The room that half-done artifacts took is enough for what runs. Where others take that, too, the program
+/// still goes on, and only its files are lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn started_on_a_full_disk_it_goes_on_with_what_runs_and_takes_what_comes() {
-    let Some(mounted) = Mounted::new() else {
-        return;
-    };
-    let mut daemon = mounted.daemon().await;
-    let code = "import time; print('armed', flush=True); time.sleep(4); print('over')";
-    let flight = Flight::start_until(&daemon, limited(code, 60.0), "armed").await;
-    daemon.kill();
-    mounted.use_up();
-    daemon.launch();
-    let log = daemon.log();
-    assert!(log.contains("there is no room for artifacts"), "{log}");
-    let run = flight.end(&daemon).await;
-    assert_eq!(run["status"], "SUCCESS", "{run:#}");
-    assert_eq!(run["result"]["stdout"], "armed\nover\n", "{run:#}");
-    mounted.make_room();
-    let small = daemon
-        .result(json!({ "code": "open('out/a', 'w').write('1')" }))
-        .await;
-    assert_eq!(small["output_files"], json!(["a"]), "{small:#}");
+    for is_room_taken in [false, true] {
+        let Some(mounted) = Mounted::new() else {
+            return;
+        };
+        let mut daemon = mounted.daemon().await;
+        let code = "import time; print('armed', flush=True); time.sleep(4); print('over')";
+        let flight = Flight::start_until(&daemon, limited(code, 60.0), "armed").await;
+        daemon.kill();
+        if is_room_taken {
+            let models = mounted.root().join("models");
+            for half_done in mounted.models() {
+                std::fs::remove_dir_all(models.join(half_done)).unwrap();
+            }
+        }
+        mounted.use_up();
+        daemon.launch();
+        let log = daemon.log();
+        assert!(log.contains("there is no room for artifacts"), "{log}");
+        let run = flight.end(&daemon).await;
+        assert_eq!(run["status"], "SUCCESS", "{run:#}");
+        assert_eq!(run["result"]["stdout"], "armed\nover\n", "{run:#}");
+        let warnings = run["result"]["warnings"].to_string();
+        assert_eq!(
+            warnings.contains("The artifacts were lost"),
+            is_room_taken,
+            "{run:#}"
+        );
+        mounted.make_room();
+        let small = daemon
+            .result(json!({ "code": "open('out/a', 'w').write('1')" }))
+            .await;
+        assert_eq!(small["output_files"], json!(["a"]), "{small:#}");
+    }
 }
