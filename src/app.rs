@@ -12,6 +12,8 @@ mod identity;
 
 mod sweeping;
 
+mod writing;
+
 use std::mem::ManuallyDrop;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -37,7 +39,8 @@ use crate::config::Config;
 use crate::doctor::watch::{NOT_YET, WatchSettings, watch};
 use crate::ids::{ExecutionId, InstanceId};
 use crate::orchestrator::handoff::HandoffError;
-use crate::orchestrator::{Executor, GivenProgram, LeftExecution};
+use crate::orchestrator::llm::SettingsError;
+use crate::orchestrator::{EveryRun, Executor, LeftExecution};
 use crate::receipt::Notary;
 use crate::receipt::key::{KeyError, ReceiptKey};
 use crate::runs::gate::Gate;
@@ -133,6 +136,18 @@ pub enum AppError {
     /// Certificate and key.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// The model.
+    #[error(transparent)]
+    Model(#[from] SettingsError),
+    /// The certificates of the model's server.
+    #[error("the certificates in {path} cannot be read: check llm.ca_file")]
+    Certificates {
+        /// As configured.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
     /// A task of the start was lost.
     #[error("an internal task failed")]
     Task(#[from] tokio::task::JoinError),
@@ -204,6 +219,7 @@ async fn serve_gently(
     };
     let (keyring, tls) = credentials(&config).await?;
     warn_of_open_doors(&config, tls.as_ref());
+    let model = writing::client(&config.llm).await?;
 
     // Before anything that is kept there is looked at, and as long as something is at work: if this is
     // cut off, until the process is gone.
@@ -228,7 +244,7 @@ async fn serve_gently(
         executions.left = recovered.left_executions,
         "put in order what an earlier daemon left"
     );
-    let left: Vec<LeftExecution> = recovered.left.iter().map(left_execution).collect();
+    let left: Vec<LeftExecution> = recovered.left.iter().filter_map(left_execution).collect();
     let takeover = workshop.takeover(&config, &left).await?;
     sweep(&workshop.engine, &left).await;
 
@@ -243,7 +259,8 @@ async fn serve_gently(
     let patience = Duration::from_secs(config.app.run_timeout_seconds);
     let executor = workshop.executor(pool.clone(), Some(patience), Some(takeover));
     at_work.executor.get_or_init(|| executor.clone());
-    let orchestrator = Arc::new(GivenProgram::new(executor));
+    let generated = writing::generated(&config, executor.clone(), model);
+    let orchestrator = Arc::new(EveryRun::new(executor, generated));
     let background = TaskTracker::new();
     if let Some(keyring) = &keyring {
         background.spawn(Arc::clone(keyring).follow(shutdown.clone()));
@@ -404,11 +421,12 @@ pub(crate) fn store_path(config: &Config) -> PathBuf {
         .unwrap_or_else(|| config.app.state_dir.join("fumehood.db"))
 }
 
-fn left_execution(left: &LeftRun) -> LeftExecution {
-    LeftExecution {
-        id: left.execution.id.clone(),
-        host_restarted: left.execution.host_restarted,
-    }
+fn left_execution(left: &LeftRun) -> Option<LeftExecution> {
+    let open = left.execution.as_ref()?;
+    Some(LeftExecution {
+        id: open.id.clone(),
+        host_restarted: open.host_restarted,
+    })
 }
 
 #[derive(Debug)]

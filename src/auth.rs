@@ -4,8 +4,6 @@
 //! HTTP nor runs: it is asked with a text and answers with an [`Identity`] or with nothing that
 //! would tell why not. A token is shown once, when it is made; what is kept is its SHA-256.
 
-mod secret;
-
 mod role;
 
 mod token;
@@ -14,8 +12,8 @@ mod file;
 
 mod keyring;
 
+pub use crate::secret::Secret;
 pub use file::{MAX_TOKENS, Reason, TokenRecord, TokenState, TokensError, list, update};
 pub use keyring::{AuthError, Identity, Keyring};
 pub use role::Role;
-pub use secret::Secret;
 pub use token::{Digest, NewToken, NotADigest, key_of};

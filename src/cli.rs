@@ -2,6 +2,8 @@
 
 mod serve;
 
+mod key;
+
 mod run;
 
 mod calls;
@@ -33,6 +35,7 @@ use crate::telemetry::{self, LogFormat};
 /// Exit codes besides a program's own, after `sysexits.h`.
 pub(crate) mod exit {
     use crate::app::AppError;
+    use crate::orchestrator::llm::SettingsError;
     use crate::runs::store::StoreError;
 
     /// The configuration, the arguments or the store cannot be used, now or in a moment.
@@ -46,7 +49,11 @@ pub(crate) mod exit {
     pub(crate) fn of(error: &AppError) -> u8 {
         match error {
             AppError::Store(error) => of_store(error),
-            AppError::Identity { .. } => CONFIG,
+            AppError::Identity { .. }
+            | AppError::Model(
+                SettingsError::Address | SettingsError::Key | SettingsError::Certificates(_),
+            ) => CONFIG,
+            AppError::Model(SettingsError::Client(_)) | AppError::Certificates { .. } => UNAVAILABLE,
             AppError::State { .. }
             | AppError::StateInUse { .. }
             | AppError::IdentityInUse { .. }
@@ -206,7 +213,10 @@ pub fn main() -> ExitCode {
     let executed = match command {
         // Needs no configuration, and is called where there may be none that can be used.
         Command::Verify(verify) => Ok(verify.execute()),
-        Command::Serve(serve) => config().map(|config| block_on(serve.execute(config))),
+        Command::Serve(serve) => config().and_then(|config| {
+            let config = serve.with_key(config)?;
+            Ok(block_on(serve.execute(config)))
+        }),
         Command::Run(run) => config().map(|config| block_on(run.execute(config))),
         Command::Doctor(doctor) => config().map(|config| block_on(doctor.execute(config))),
         Command::Image(image) => config().map(|config| block_on(image.execute(config))),

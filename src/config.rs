@@ -12,6 +12,8 @@ mod engine;
 
 mod storage;
 
+mod llm;
+
 mod tenants;
 
 mod interface;
@@ -21,7 +23,8 @@ mod validate;
 pub use engine::{EngineSettings, longest_ending};
 #[cfg(debug_assertions)]
 pub use layers::fault_bench;
-pub use layers::{ConfigError, Overrides, Sources, load, refuses_colour};
-pub use sections::{Api, App, Auth, Config, Doctor, Execution, LimitsSection, Llm, Pool};
+pub use layers::{ConfigError, Overrides, Sources, load, refuses_colour, secret_variable};
+pub use llm::Llm;
+pub use sections::{Api, App, Auth, Config, Doctor, Execution, LimitsSection, Pool};
 pub use storage::{RetentionSection, StoreSection};
 pub use tenants::Tenant;

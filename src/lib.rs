@@ -13,6 +13,8 @@ pub mod digest;
 
 pub mod durable;
 
+pub mod secret;
+
 pub mod telemetry;
 
 pub mod auth;

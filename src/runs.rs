@@ -18,6 +18,8 @@ pub mod dataset_listing;
 
 pub mod record;
 
+pub mod task;
+
 pub mod state;
 
 pub mod store;

@@ -96,6 +96,11 @@ fn only_the_interface_knows_tls() {
 }
 
 #[test]
+fn only_the_client_of_the_model_knows_reqwest() {
+    assert_only_in("reqwest", &["orchestrator/llm"]);
+}
+
+#[test]
 fn only_the_configuration_reads_the_environment() {
     assert_only_in("env::var", &["config"]);
 }

@@ -151,7 +151,7 @@ fn answer(error: &ApiError) -> Answer {
             | AdmissionError::InstructionTooLong
             | AdmissionError::InsecureInputPath(_)
             | AdmissionError::CollidingInputPaths { .. }
-            | AdmissionError::NoCode => new(StatusCode::BAD_REQUEST, &error.to_string()),
+            | AdmissionError::NoModel => new(StatusCode::BAD_REQUEST, &error.to_string()),
         },
         ApiError::BodyTooLarge => {
             new(StatusCode::PAYLOAD_TOO_LARGE, "Request body too large").with(CONNECTION, close)

@@ -53,6 +53,7 @@ pub(super) async fn settings(State(state): State<ApiState>, caller: Caller) -> J
             "auth": config.auth.tokens_file.is_some(),
             "llm_base_url": config.llm.base_url.is_some(),
             "llm_model": config.llm.model.is_some(),
+            "llm_key": config.llm.key.is_some(),
         },
     }))
 }

@@ -3,13 +3,18 @@
 
 mod result;
 
+mod task;
+
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::execution::output::excerpt;
 use crate::execution::{Artifact, ExecutionResult};
 use crate::runs::record::{Ending, Judgement};
+use crate::runs::task::{Generation, Perceived};
 use crate::runs::{Episode, RunOutcome, RunRecord};
 pub(super) use result::ResultView;
+use task::{ModelUsageView, TaskSummaryView};
 
 /// The longest excerpt of a stream, in characters.
 const EXCERPT: usize = 1500;
@@ -20,7 +25,7 @@ pub(super) struct RunView {
     run_id: String,
     status: &'static str,
     success: Option<bool>,
-    task_summary: Option<Value>,
+    task_summary: Option<TaskSummaryView>,
     selected_library: Option<String>,
     iterations: Option<u32>,
     final_metrics: Option<Map<String, Value>>,
@@ -31,6 +36,7 @@ pub(super) struct RunView {
     dataset_name: Option<String>,
     judge_decisions: Option<Vec<JudgeDecision>>,
     execution_backend: &'static str,
+    model_usage: Option<ModelUsageView>,
 }
 
 #[derive(Debug, Serialize)]
@@ -58,6 +64,7 @@ impl RunView {
             dataset_name: run.request.dataset_name(),
             judge_decisions: None,
             execution_backend: run.request.llm_mode.as_str(),
+            model_usage: None,
         };
         if let Some(outcome) = run.state.outcome() {
             let RunOutcome {
@@ -68,6 +75,7 @@ impl RunView {
                 model_artifact_reference,
                 execution_duration,
                 final_error,
+                generation,
             } = outcome.clone();
             view.success = Some(ending == Ending::Success);
             view.iterations = Some(iterations);
@@ -76,6 +84,17 @@ impl RunView {
             view.model_artifact_reference = model_artifact_reference;
             view.execution_duration = execution_duration;
             view.final_error = final_error;
+            if let Some(Generation {
+                perceived,
+                model_usage,
+            }) = generation
+            {
+                if let Some(Perceived { task, library }) = perceived {
+                    view.task_summary = Some(task.into());
+                    view.selected_library = library;
+                }
+                view.model_usage = (!model_usage.is_none()).then(|| model_usage.into());
+            }
             let own = judgements.iter().filter(|one| one.run_id == run.id);
             view.judge_decisions = Some(own.map(JudgeDecision::from).collect());
         }
@@ -134,8 +153,14 @@ impl EpisodesView {
             run_id: run.id.to_string(),
             start_time: start.map(|time| time.to_string()),
             end_time: end.map(|time| time.to_string()),
-            selected_library: None,
-            episodes: episodes.into_iter().map(EpisodeView::from).collect(),
+            selected_library: episodes
+                .iter()
+                .find_map(|episode| episode.perceived.as_ref()?.library.clone()),
+            episodes: episodes
+                .into_iter()
+                .filter(Episode::is_turn)
+                .map(EpisodeView::from)
+                .collect(),
             final_result: run.state.outcome().map(|_| run.state.status()),
         }
     }
@@ -195,10 +220,15 @@ impl From<Episode> for EpisodeView {
             summary,
             suggested_fix,
             error_category,
+            error_message,
+            perceived: _,
+            model_usage: _,
         } = episode;
-        let error_context_summary = (!execution.success).then(|| ErrorContext {
+        // A program that ended well and was sent back all the same has failed, too.
+        let success = execution.success && judge_decision.as_deref() != Some("FIX");
+        let error_context_summary = (!success).then(|| ErrorContext {
             error_category: error_category.clone(),
-            error_message: execution.error_info.clone(),
+            error_message: error_message.or_else(|| execution.error_info.clone()),
             suggested_fix: suggested_fix.clone(),
         });
         Self {
@@ -206,7 +236,7 @@ impl From<Episode> for EpisodeView {
             run_id: run_id.to_string(),
             iteration,
             timestamp: timestamp.to_string(),
-            status: if execution.success { "SUCCESS" } else { "FAIL" },
+            status: if success { "SUCCESS" } else { "FAIL" },
             execution_status: execution.status.as_str(),
             missing_expected_files: execution.missing_expected_files.clone(),
             execution_result_summary: ResultSummary::from(execution),
@@ -228,30 +258,12 @@ impl From<ExecutionResult> for ResultSummary {
             success: result.success,
             return_code: result.return_code,
             duration_seconds: result.duration_seconds,
-            stdout_excerpt: excerpt(&result.stdout, result.stdout_tail.as_deref()),
-            stderr_excerpt: excerpt(&result.stderr, result.stderr_tail.as_deref()),
+            stdout_excerpt: excerpt(&result.stdout, result.stdout_tail.as_deref(), EXCERPT),
+            stderr_excerpt: excerpt(&result.stderr, result.stderr_tail.as_deref(), EXCERPT),
             output_files: result.output_files,
             error_info: result.error_info,
         }
     }
-}
-
-/// Head and tail of a stream; the tail that was kept apart is the true end of a cut one.
-fn excerpt(head: &str, tail: Option<&str>) -> String {
-    const GAP: &str = "\n...\n";
-    if tail.is_none() && head.chars().nth(EXCERPT).is_none() {
-        return head.to_owned();
-    }
-    let half = (EXCERPT - GAP.len()) / 2;
-    let first: String = head.chars().take(half).collect();
-    let end = tail.unwrap_or(head);
-    let start = end
-        .char_indices()
-        .rev()
-        .take(half)
-        .last()
-        .map_or(end.len(), |(start, _)| start);
-    format!("{first}{GAP}{}", &end[start..])
 }
 
 /// The artifacts of a run.

@@ -11,8 +11,8 @@ use subtle::{Choice, ConstantTimeEq as _};
 use zeroize::Zeroizing;
 
 use super::file::TokensError;
-use super::secret::Secret;
 use crate::ids::KeyId;
+use crate::secret::Secret;
 
 const PREFIX: &str = "fh_";
 

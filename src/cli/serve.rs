@@ -8,7 +8,7 @@ use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 
-use super::{exit, report};
+use super::{exit, key, report};
 use crate::app::{self, Stop};
 use crate::config::{Config, Overrides};
 
@@ -25,6 +25,9 @@ pub(super) struct Serve {
     /// How long running programs may go on after a request to stop, in seconds
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     drain_seconds: u64,
+    /// Read the model's key from standard input instead of the variable that llm.api_key_env names
+    #[arg(long = key::FLAG)]
+    llm_key_stdin: bool,
 }
 
 impl Serve {
@@ -34,6 +37,16 @@ impl Serve {
             .iter()
             .map(|address| ("api", "listen", address.to_string().into()));
         Overrides(listen.collect())
+    }
+
+    /// The configuration with the model's key. To be called before there are threads.
+    pub(super) fn with_key(&self, mut config: Config) -> Result<Config, ExitCode> {
+        let key = key::take(&config.llm.api_key_env, self.llm_key_stdin);
+        config.llm.key = key.map_err(|error| {
+            report::error(&error);
+            ExitCode::from(exit::CONFIG)
+        })?;
+        Ok(config)
     }
 
     pub(super) async fn execute(self, config: Config) -> ExitCode {

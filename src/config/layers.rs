@@ -8,6 +8,7 @@ use toml::{Table, Value};
 
 use super::sections::Config;
 use super::validate::mistakes;
+use crate::secret::Secret;
 
 /// The file that is read if it exists and no other is named.
 const DEFAULT_FILE: &str = "fumehood.toml";
@@ -69,6 +70,15 @@ pub fn fault_bench() -> Option<PathBuf> {
     let mut variables = std::env::vars_os();
     let (_, directory) = variables.find(|(name, _)| name == FAULT_BENCH)?;
     Some(directory.into())
+}
+
+/// The secret in a variable of this process, if it is there and says something.
+#[must_use]
+pub fn secret_variable(name: &str) -> Option<Secret> {
+    let found = std::env::vars_os().find(|(known, _)| known == name);
+    let text = found?.1.into_string().ok()?;
+    let text = text.trim().to_owned();
+    (!text.is_empty()).then(|| Secret::new(text))
 }
 
 /// The effective configuration.

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::engine::EngineSettings;
+use super::llm::Llm;
 use super::storage::{RetentionSection, StoreSection};
 use super::tenants::Tenant;
 use crate::execution::Limits;
-use crate::runs::request::LlmMode;
 
 /// The whole configuration.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -291,31 +291,6 @@ pub struct LimitsSection {
 impl Default for LimitsSection {
     fn default() -> Self {
         Self { max_iterations: 10 }
-    }
-}
-
-/// `[llm]`
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Llm {
-    /// Where generated code comes from.
-    pub mode: LlmMode,
-    /// Base address of an OpenAI-compatible interface.
-    pub base_url: Option<String>,
-    /// Name of the model.
-    pub model: Option<String>,
-    /// The environment variable that holds the key.
-    pub api_key_env: String,
-}
-
-impl Default for Llm {
-    fn default() -> Self {
-        Self {
-            mode: LlmMode::Mock,
-            base_url: None,
-            model: None,
-            api_key_env: "OPENAI_API_KEY".to_owned(),
-        }
     }
 }
 

@@ -37,6 +37,7 @@ pub(super) fn mistakes(config: &Config) -> Vec<String> {
     not_yet(config, &mut mistakes);
     engine(&config.engine.host, &mut mistakes);
     super::interface::mistakes(config, &mut mistakes);
+    super::llm::mistakes(&config.llm, &mut mistakes);
     super::tenants::mistakes(config, &mut mistakes);
     super::storage::mistakes(config, &mut mistakes);
     if config.execution.max_timeout_seconds > config.app.run_timeout_seconds as f64 {

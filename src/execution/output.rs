@@ -119,6 +119,26 @@ fn character_boundary(bytes: &[u8]) -> usize {
     }
 }
 
+/// Head and tail of a stream, at most so many characters; the tail that was kept apart is the true end
+/// of a cut one.
+#[must_use]
+pub fn excerpt(head: &str, tail: Option<&str>, characters: usize) -> String {
+    const GAP: &str = "\n...\n";
+    if tail.is_none() && head.chars().nth(characters).is_none() {
+        return head.to_owned();
+    }
+    let half = characters.saturating_sub(GAP.len()) / 2;
+    let first: String = head.chars().take(half).collect();
+    let end = tail.unwrap_or(head);
+    let start = end
+        .char_indices()
+        .rev()
+        .take(half)
+        .last()
+        .map_or(end.len(), |(start, _)| start);
+    format!("{first}{GAP}{}", &end[start..])
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

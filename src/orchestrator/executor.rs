@@ -1,6 +1,7 @@
 //! One program in one sandbox, from its preparation to its start; what comes after is in `following`.
 
 use std::future::pending;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +29,7 @@ use super::trouble::Trouble;
 use crate::artifacts::{OutputRoot, Staging};
 use crate::execution::cause::Verdict;
 use crate::execution::paths::input_file_path;
+use crate::execution::redaction::Redaction;
 use crate::execution::result::{ExecutionResult, SandboxStart};
 use crate::execution::spec::ExecutionSpec;
 use crate::fault_point::FaultPoint;
@@ -131,6 +133,11 @@ impl Executor {
     /// Gives up what was kept for this execution.
     pub fn release(&self, id: &ExecutionId) {
         self.sandboxes.release(id);
+    }
+
+    /// What is taken out of what a program with this data set shows.
+    pub(super) fn redaction(&self, dataset: Option<&Path>) -> Redaction {
+        self.host_paths.redaction(dataset)
     }
 
     /// Runs one program to its end. Never fails: whatever happens is in the result.

@@ -42,6 +42,8 @@ pub struct Rules {
     pub max_iterations: u32,
     /// Where generated code comes from by default.
     pub llm_mode: LlmMode,
+    /// Whether there is a model that writes programs.
+    pub has_model: bool,
     /// The image by default.
     pub default_image: String,
     /// The runtimes of this host, as far as they are known.
@@ -58,6 +60,7 @@ impl Rules {
             execution: config.execution.clone(),
             max_iterations: config.limits.max_iterations,
             llm_mode: config.llm.mode,
+            has_model: config.llm.is_configured(),
             default_image: config
                 .execution
                 .image
@@ -106,9 +109,12 @@ pub enum AdmissionError {
         /// The other.
         second: String,
     },
-    /// The request has no program, and nothing here writes one yet.
-    #[error("Runs without code are not supported yet: send the Python program in \"code\".")]
-    NoCode,
+    /// A model is to write the program, and none is configured.
+    #[error(
+        "No model is configured: set llm.base_url and llm.model, use the option llm_mode \"mock\", or send the \
+         Python program in \"code\"."
+    )]
+    NoModel,
 }
 
 /// Checks a request and fills in what it leaves out.
@@ -135,10 +141,10 @@ pub fn admit(body: &Value, rules: &Rules) -> Result<RunRequest, AdmissionError> 
         return Err(AdmissionError::InstructionTooLong);
     }
     let input_files = files::place(read.input_files)?;
-    if read.code.is_none() {
-        return Err(AdmissionError::NoCode);
-    }
     let options = read.options;
+    if read.code.is_none() && options.llm_mode == LlmMode::Real && !rules.has_model {
+        return Err(AdmissionError::NoModel);
+    }
     Ok(RunRequest {
         dataset_path: read.dataset_path,
         dataset,

@@ -1,10 +1,11 @@
 //! What a daemon that went away left behind, put in order before the next one accepts runs.
 //!
 //! A run that was going on is gone on with: it has an execution that was planned and is not recorded,
-//! and its sandbox may still be there. Whatever else is open is closed: a run without an execution
-//! ends and says so, and an execution that belongs to none any more gets a receipt that says that it
-//! was lost, after its sandbox was destroyed. Waiting runs are left alone. Doing it twice changes
-//! nothing.
+//! and its sandbox may still be there; or its programs are written, and none is at the moment. Whatever
+//! else is open is closed: a run with a given program and without an execution ends and says so, and an
+//! execution that belongs to none any more gets a receipt that says that it was lost, after its sandbox
+//! was destroyed. Waiting runs are left alone. Doing it twice changes nothing but how often the runs
+//! were gone on with.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -58,8 +59,11 @@ pub struct Recovered {
 pub struct LeftRun {
     /// Its outline.
     pub run: RunRecord,
-    /// What it was going on with.
-    pub execution: OpenExecution,
+    /// What it was going on with; `None` between two executions.
+    pub execution: Option<OpenExecution>,
+    /// How many daemons have gone on with it, this one included; counted only if its programs are
+    /// written.
+    pub takeovers: u32,
 }
 
 /// What was open in the store, by what is to be done with it.
@@ -83,14 +87,32 @@ fn sort(running: Vec<RunRecord>, open: Vec<OpenExecution>) -> Sorted {
     for run in running {
         let mut attempts = by_run.remove(&run.id.to_string()).unwrap_or_default();
         attempts.sort_by_key(|execution| execution.attempt);
-        match attempts.pop() {
-            Some(execution) => sorted.left.push(LeftRun { run, execution }),
-            None => sorted.interrupted.push(run),
+        let execution = attempts.pop();
+        if execution.is_some() || goes_on_between(&run) {
+            sorted.left.push(LeftRun {
+                run,
+                execution,
+                takeovers: 0,
+            });
+        } else {
+            sorted.interrupted.push(run);
         }
         sorted.abandoned.append(&mut attempts);
     }
     sorted.abandoned.extend(by_run.into_values().flatten());
     sorted
+}
+
+/// Whether a run can be gone on with between two executions.
+fn goes_on_between(run: &RunRecord) -> bool {
+    let is_to_end = matches!(
+        run.state,
+        RunState::Running {
+            cancel_requested: true,
+            ..
+        }
+    );
+    run.request.code.is_none() && !is_to_end
 }
 
 /// Puts in order what an earlier daemon left, and tells which runs are to be gone on with. Has to be
@@ -102,10 +124,15 @@ fn sort(running: Vec<RunRecord>, open: Vec<OpenExecution>) -> Sorted {
 /// ended by then, and the execution stays open in the store.
 pub async fn recover(store: &dyn Store, cleaner: &dyn Cleaner) -> Result<Recovered, StoreError> {
     let Sorted {
-        left,
+        mut left,
         interrupted: ended,
         abandoned,
     } = sort(store.running().await?, store.open_executions().await?);
+    for left in &mut left {
+        if left.run.request.code.is_none() {
+            left.takeovers = store.count_takeover(left.run.id).await?;
+        }
+    }
     let mut recovered = Recovered {
         left,
         ..Recovered::default()
@@ -187,8 +214,10 @@ mod tests {
 
     use super::*;
     use crate::ids::RunId;
-    use crate::runs::service::testing::{Place, episode, recorded, start};
+    use crate::runs::record::PlannedProgram;
+    use crate::runs::service::testing::{Place, episode, new_run, recorded, start};
     use crate::runs::store::sqlite::SqliteStore;
+    use crate::runs::task::ModelUsage;
 
     /// Destroys everything but one.
     #[derive(Debug, Default)]
@@ -252,7 +281,8 @@ mod tests {
         assert_eq!(run.state.status(), "RUNNING");
         let expected = LeftRun {
             run,
-            execution: last.clone(),
+            execution: Some(last.clone()),
+            takeovers: 0,
         };
         assert_eq!(recovered.left, [expected]);
         assert_eq!(recovered.interrupted_runs, 2);
@@ -275,6 +305,63 @@ mod tests {
         let again = recover(&store, &cleaner).await.unwrap();
         assert_eq!(again.left.len(), 1);
         assert_eq!((again.interrupted_runs, again.destroyed_executions), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn a_run_whose_programs_are_written_is_gone_on_with_between_two_of_them() {
+        let place = Place::new();
+        let store = place.open().await;
+        let mut generated = Vec::new();
+        for _ in 0..2 {
+            let mut run = new_run("a");
+            run.request.code = None;
+            store.insert(&run, 9).await.unwrap();
+            start(&store, run.id).await;
+            generated.push(run.id);
+        }
+        let cancel = Event::CancelRequested {
+            at: Timestamp::now(),
+        };
+        let cancelling = store.apply(generated[1], cancel, &Alongside::Nothing);
+        cancelling.await.unwrap();
+
+        let cleaner = FakeCleaner::default();
+        for takeovers in 1..=2 {
+            let recovered = recover(&store, &cleaner).await.unwrap();
+            let [left] = recovered.left.as_slice() else {
+                panic!("{recovered:?}");
+            };
+            assert_eq!((left.run.id, &left.execution), (generated[0], &None));
+            assert_eq!(left.takeovers, takeovers);
+        }
+        let cancelled = store.get(generated[1]).await.unwrap().unwrap();
+        assert_eq!(cancelled.state.status(), "CANCELLED");
+
+        // Its program is known as long as it is not recorded what came of it.
+        let program = PlannedProgram {
+            iteration: 1,
+            code: "print()".to_owned(),
+            timeout_seconds: 1.5,
+            usage: ModelUsage::default(),
+        };
+        let planned = OpenExecution {
+            program: Some(Box::new(program)),
+            ..OpenExecution::first(ExecutionId::random(), generated[0])
+        };
+        store.plan_execution(&planned).await.unwrap();
+        let left = recover(&store, &cleaner).await.unwrap().left;
+        assert_eq!(left[0].execution.as_ref(), Some(&planned));
+        let done = episode(generated[0], 1, &planned.id);
+        store
+            .add_episode(&recorded(&done, "print()"))
+            .await
+            .unwrap();
+        store.close().await;
+        let file = rusqlite::Connection::open(place.file()).unwrap();
+        let kept: Option<String> = file
+            .query_row("SELECT program FROM executions", [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(kept, None);
     }
 
     #[tokio::test]
@@ -312,6 +399,6 @@ mod tests {
         file.close().unwrap();
         let store = place.open().await;
         let recovered = recover(&store, &FakeCleaner::default()).await.unwrap();
-        assert!(recovered.left[0].execution.host_restarted);
+        assert!(recovered.left[0].execution.as_ref().unwrap().host_restarted);
     }
 }

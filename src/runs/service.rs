@@ -29,7 +29,9 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::orchestration::{CarriedOut, Journal, Observer, Orchestrator, Origin, RunContext};
+pub use self::orchestration::{
+    CarriedOut, Journal, Observer, Orchestrator, Origin, RunContext, SoFar,
+};
 pub use self::terms::{CancelAnswer, InFlight, ServiceSettings, SubmitError, Submitted};
 
 use self::inner::{Inner, Timing};
@@ -171,7 +173,7 @@ impl RunService {
         self.inner.store.list(tenant, filter).await
     }
 
-    /// The episodes of a run, in order. Whoever has its record has found it as its tenant.
+    /// The turns of a run, in order, and what it perceived before the first. Whoever has its record has found it as its tenant.
     ///
     /// # Errors
     ///

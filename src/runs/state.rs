@@ -139,6 +139,7 @@ impl RunOutcome {
             model_artifact_reference: None,
             execution_duration: None,
             final_error: Some(final_error),
+            generation: None,
         }
     }
 

@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 
 pub use self::fault::Fault;
-use super::record::{Episode, Judgement, RecordedEpisode, RunRecord};
+use super::record::{Episode, Judgement, PlannedProgram, RecordedEpisode, RunRecord};
 use super::request::RunRequest;
 use super::state::{Event, Refused};
 use super::tenants::{Quota, Quotas};
@@ -84,14 +84,16 @@ pub struct RunFilter {
 }
 
 /// An execution that was started or about to be when the daemon went away.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct OpenExecution {
     /// Its id.
     pub id: ExecutionId,
     /// Its run.
     pub run_id: RunId,
-    /// The how manieth attempt of its run it is, from 1.
+    /// The how manieth attempt of its turn it is, from 1.
     pub attempt: u32,
+    /// The program, if it is in no request.
+    pub program: Option<Box<PlannedProgram>>,
     /// Whether the host was started anew since it was planned, or nobody can tell. What was not
     /// flushed to disk may be gone then. Of no account for one that is about to be planned.
     pub host_restarted: bool,
@@ -105,6 +107,7 @@ impl OpenExecution {
             id,
             run_id,
             attempt: 1,
+            program: None,
             host_restarted: false,
         }
     }
@@ -282,7 +285,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         alongside: &Alongside,
     ) -> Result<Option<Result<RunRecord, Refused>>, StoreError>;
 
-    /// Writes down that an execution is about to be created, before it is. Refused with
+    /// Writes down that an execution is about to be created, before it is, with its program as long as
+    /// it is open. Refused with
     /// [`StoreError::NotRunning`] unless its run is being carried out: nothing is started for a
     /// run that is over.
     async fn plan_execution(&self, execution: &OpenExecution) -> Result<(), StoreError>;
@@ -292,17 +296,24 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// as it is.
     async fn add_episode(&self, recorded: &RecordedEpisode) -> Result<(), StoreError>;
 
-    /// The episodes of a run, in order.
+    /// The episodes of a run, in order, with what was looked at before the first turn.
     async fn episodes(&self, id: RunId) -> Result<Vec<Episode>, StoreError>;
 
-    /// The last episode of a run; `None` if it has none.
+    /// The last turn of a run; `None` if it has had none.
     async fn last_episode(&self, id: RunId) -> Result<Option<Episode>, StoreError>;
+
+    /// The program of a run's last turn; `None` if it has had none. For whoever goes on with the run,
+    /// never for a client.
+    async fn last_program(&self, id: RunId) -> Result<Option<String>, StoreError>;
 
     /// What was decided about the episodes of these runs, in order of the episodes of each.
     async fn judgements(&self, ids: &[RunId]) -> Result<Vec<Judgement>, StoreError>;
 
     /// Executions planned but never recorded: what a daemon that went away left open.
     async fn open_executions(&self) -> Result<Vec<OpenExecution>, StoreError>;
+
+    /// Counts a daemon that goes on with a run, and tells how many have by now.
+    async fn count_takeover(&self, id: RunId) -> Result<u32, StoreError>;
 
     /// Closes an open execution that will never be recorded, with a receipt that says so.
     async fn abandon_execution(&self, id: &ExecutionId) -> Result<(), StoreError>;

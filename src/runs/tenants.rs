@@ -127,7 +127,8 @@ fn share_of_queue(config: &Config, tenant: &Tenant) -> Option<u32> {
 pub fn reserved_cpu_microseconds(request: &RunRequest, run_timeout: Duration) -> i64 {
     let programs = match &request.code {
         Some(_) => 1,
-        None => request.max_iterations,
+        // And the look at the data set.
+        None => request.max_iterations.saturating_add(1),
     };
     let wall = request.limits.timeout_seconds * f64::from(programs);
     let cpu = wall.min(run_timeout.as_secs_f64()) * request.limits.cpus;
@@ -297,7 +298,7 @@ mod tests {
         assert_eq!(reserved_cpu_microseconds(&request, long), 5_000_000);
         request.code = None;
         request.max_iterations = 3;
-        assert_eq!(reserved_cpu_microseconds(&request, long), 15_000_000);
+        assert_eq!(reserved_cpu_microseconds(&request, long), 20_000_000);
         let short = Duration::from_secs(20);
         assert_eq!(reserved_cpu_microseconds(&request, short), 10_000_000);
         request.limits.cpus = f64::NAN;

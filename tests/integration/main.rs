@@ -15,6 +15,7 @@
 mod support;
 
 mod example;
+mod generated;
 mod rules;
 
 mod flood;

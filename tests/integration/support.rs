@@ -10,6 +10,8 @@ pub(crate) mod engine;
 
 pub(crate) mod leaks;
 
+pub(crate) mod model;
+
 pub(crate) mod program;
 
 #[allow(

@@ -107,9 +107,9 @@ async fn every_error_has_its_status_and_body() {
             None,
         ),
         (
-            AdmissionError::NoCode.into(),
+            AdmissionError::NoModel.into(),
             400,
-            r#"Runs without code are not supported yet: send the Python program in \"code\"."#,
+            r#"No model is configured: set llm.base_url and llm.model, use the option llm_mode \"mock\", or send the Python program in \"code\"."#,
             None,
         ),
         (ApiError::BodyTooLarge, 413, "Request body too large", close),

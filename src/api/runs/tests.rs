@@ -146,7 +146,7 @@ async fn a_run_from_its_acceptance_to_its_end() {
 
     let run = fixture.get(&format!("/runs/{id}")).await;
     let expected = format!(
-        r#"{{"run_id":"{id}","status":"SUCCESS","success":true,"task_summary":null,"selected_library":null,"iterations":1,"final_metrics":{{"big":1e+300,"n":5}},"prediction_artifact_reference":"exec_x/predictions.csv","model_artifact_reference":null,"execution_duration":null,"final_error":null,"dataset_name":"iris","judge_decisions":[],"execution_backend":"mock"}}"#
+        r#"{{"run_id":"{id}","status":"SUCCESS","success":true,"task_summary":null,"selected_library":null,"iterations":1,"final_metrics":{{"big":1e+300,"n":5}},"prediction_artifact_reference":"exec_x/predictions.csv","model_artifact_reference":null,"execution_duration":null,"final_error":null,"dataset_name":"iris","judge_decisions":[],"execution_backend":"mock","model_usage":null}}"#
     );
     assert_eq!(run.text, expected);
     let episodes = fixture.get(&format!("/runs/{id}/episodes")).await.json();

@@ -224,7 +224,11 @@ fn checks_come_in_the_documented_order() {
         );
     }
     body["input_files"] = json!({"a": "", "ab": "", "b/a": ""});
-    assert_eq!(fixture.admit(&body), Err(AdmissionError::NoCode));
+    body["options"] = json!({"llm_mode": "real"});
+    assert_eq!(fixture.admit(&body), Err(AdmissionError::NoModel));
+    body["options"] = json!({});
+    assert_eq!(fixture.admit(&body).unwrap().code, None);
+    body["options"] = json!({"llm_mode": "real"});
     body["code"] = json!("x");
     assert!(fixture.admit(&body).is_ok());
 }

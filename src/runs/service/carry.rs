@@ -12,19 +12,19 @@ use tokio_util::sync::CancellationToken;
 
 use super::dispatch::Turn;
 use super::inner::{Active, Inner, Stop, now};
-use super::{CarriedOut, Journal, Origin, RunContext};
+use super::{CarriedOut, Journal, Origin, RunContext, SoFar};
 use crate::execution::cause::format_seconds;
 use crate::fault_point::FaultPoint;
 use crate::ids::{ExecutionId, RunId};
-use crate::runs::record::{Ending, Episode, RecordedEpisode, RunOutcome};
+use crate::runs::record::{Ending, Episode, PlannedProgram, RecordedEpisode, RunOutcome};
 use crate::runs::state::Event;
 use crate::runs::store::{Alongside, OpenExecution, Store, StoreError};
 
 /// What is to be carried out.
 pub(super) struct Work {
     pub(super) id: RunId,
-    pub(super) execution: ExecutionId,
     pub(super) origin: Origin,
+    pub(super) takeovers: u32,
     /// Wall clock that the run has left.
     pub(super) limit: Duration,
     pub(super) active: Active,
@@ -33,18 +33,17 @@ pub(super) struct Work {
 /// Has a started run carried out and records its end. Holds its turn all the while.
 pub(super) async fn carry_out(inner: Arc<Inner>, work: Work, turn: Turn) {
     FaultPoint::AfterStart.reached();
-    let (id, execution) = (work.id, work.execution.clone());
+    let (id, execution) = (work.id, work.origin.execution().cloned());
     let leave = inner.leaving.child_token();
     let concluded = leave.run_until_cancelled(conclude(&inner, &work, &leave));
     match concluded.await {
         Some(carried_out) => {
             let last = carried_out.last_episode.as_ref();
             let last = last.map(|last| last.episode.execution.execution_id.clone());
-            if finish(&inner, id, carried_out).await == Finished::Recorded {
-                inner
-                    .orchestrator
-                    .recorded(&last.unwrap_or(execution))
-                    .await;
+            if finish(&inner, id, carried_out).await == Finished::Recorded
+                && let Some(last) = last.or(execution)
+            {
+                inner.orchestrator.recorded(&last).await;
             }
         }
         None => tracing::info!(run.id = %id, "A run is left to the next start"),
@@ -57,8 +56,8 @@ pub(super) async fn carry_out(inner: Arc<Inner>, work: Work, turn: Turn) {
 async fn conclude(inner: &Inner, work: &Work, leave: &CancellationToken) -> CarriedOut {
     let Work {
         id,
-        execution,
         origin,
+        takeovers,
         limit,
         active,
     } = work;
@@ -66,18 +65,18 @@ async fn conclude(inner: &Inner, work: &Work, leave: &CancellationToken) -> Carr
     let run = match inner.store.get_complete(id).await {
         Ok(Some(run)) => run,
         Ok(None) => {
-            inner.orchestrator.give_up(execution);
+            give_up(inner, origin);
             return broken(inner, id, "its record is gone").await;
         }
         Err(error) => {
-            inner.orchestrator.give_up(execution);
+            give_up(inner, origin);
             log_error(id, &error, "The record of a run could not be read");
             return broken(inner, id, "its record could not be read").await;
         }
     };
     let context = RunContext {
-        first_execution: execution.clone(),
-        origin: *origin,
+        origin: origin.clone(),
+        takeovers: *takeovers,
         gate: inner.gate.clone(),
         cancel: active.cancel.clone(),
         closing: inner.closing.clone(),
@@ -106,6 +105,12 @@ async fn conclude(inner: &Inner, work: &Work, leave: &CancellationToken) -> Carr
             };
             RunOutcome::cut_short(ending, why, &episodes(inner, id).await).into()
         }
+    }
+}
+
+fn give_up(inner: &Inner, origin: &Origin) {
+    if let Some(execution) = origin.execution() {
+        inner.orchestrator.give_up(execution);
     }
 }
 
@@ -242,9 +247,11 @@ impl Journal for StoreJournal {
         run: RunId,
         execution: &ExecutionId,
         attempt: u32,
+        program: Option<&PlannedProgram>,
     ) -> Result<(), StoreError> {
         let execution = OpenExecution {
             attempt,
+            program: program.cloned().map(Box::new),
             ..OpenExecution::first(execution.clone(), run)
         };
         self.0.plan_execution(&execution).await
@@ -256,5 +263,12 @@ impl Journal for StoreJournal {
 
     async fn add_episode(&self, recorded: &RecordedEpisode) -> Result<(), StoreError> {
         self.0.add_episode(recorded).await
+    }
+
+    async fn so_far(&self, run: RunId) -> Result<SoFar, StoreError> {
+        Ok(SoFar {
+            episodes: self.0.episodes(run).await?,
+            last_program: self.0.last_program(run).await?,
+        })
     }
 }

@@ -87,7 +87,11 @@ fn bound(limit: Duration, passed: Duration, own: Duration) -> Duration {
 /// Goes on with a run that an earlier daemon left. It has a place whether or not one is free: it has
 /// had it all the time.
 pub(super) fn take_over(inner: &Arc<Inner>, left: LeftRun) {
-    let LeftRun { run, execution } = left;
+    let LeftRun {
+        run,
+        execution,
+        takeovers,
+    } = left;
     let active = Active::default();
     let mut limit = inner.settings.run_timeout;
     if let RunState::Running {
@@ -111,10 +115,8 @@ pub(super) fn take_over(inner: &Arc<Inner>, left: LeftRun) {
     };
     let work = Work {
         id: run.id,
-        execution: execution.id,
-        origin: Origin::Left {
-            attempt: execution.attempt,
-        },
+        origin: execution.map_or(Origin::Between, |open| Origin::Left(Box::new(open))),
+        takeovers,
         limit,
         active,
     };
@@ -163,8 +165,8 @@ async fn start(inner: &Arc<Inner>, run: Waiting, place: Place) -> Started {
             };
             let work = Work {
                 id,
-                execution,
-                origin: Origin::New,
+                origin: Origin::New(execution),
+                takeovers: 0,
                 limit: inner.settings.run_timeout,
                 active,
             };

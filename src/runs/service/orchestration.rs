@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 use crate::ids::{ExecutionId, RunId};
 use crate::runs::events::RunEvent;
 use crate::runs::gate::Gate;
-use crate::runs::record::{RecordedEpisode, RunOutcome, RunRecord};
-use crate::runs::store::StoreError;
+use crate::runs::record::{Episode, PlannedProgram, RecordedEpisode, RunOutcome, RunRecord};
+use crate::runs::store::{OpenExecution, StoreError};
 
 /// Carries out a run: one given program, or the loop. Implemented by `orchestrator`.
 #[async_trait]
@@ -82,10 +82,11 @@ impl From<RunOutcome> for CarriedOut {
 /// What an orchestrator gets besides the run.
 #[derive(Debug, Clone)]
 pub struct RunContext {
-    /// The first execution of the run, written down together with its start.
-    pub first_execution: ExecutionId,
-    /// Where that comes from.
+    /// Where it begins.
     pub origin: Origin,
+    /// How many daemons have gone on with the run, this one included; counted only if its programs are
+    /// written.
+    pub takeovers: u32,
     /// Whether new programs may be started. It was open when the run was; it may not be yet when one
     /// is gone on with.
     pub gate: Gate,
@@ -102,27 +103,50 @@ pub struct RunContext {
     pub observer: Arc<dyn Observer>,
 }
 
-/// Where the execution comes from that a run is carried out with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Where carrying a run out begins.
+#[derive(Debug, Clone, PartialEq)]
 pub enum Origin {
-    /// It is the run's first, and nothing was done for it yet.
-    New,
-    /// An earlier daemon planned it, and may have started it.
-    Left {
-        /// The how manieth attempt of its run it is, from 1.
-        attempt: u32,
-    },
+    /// With this execution, the run's first, which was written down together with its start. Nothing
+    /// was done for it yet.
+    New(ExecutionId),
+    /// With one that an earlier daemon planned, and may have started.
+    Left(Box<OpenExecution>),
+    /// Between two executions: an earlier daemon recorded one and planned no other yet.
+    Between,
 }
 
-/// The durable side of carrying a run out; both return after the record is on disk.
+impl Origin {
+    /// The execution, if it begins with one.
+    #[must_use]
+    pub fn execution(&self) -> Option<&ExecutionId> {
+        match self {
+            Self::New(id) => Some(id),
+            Self::Left(open) => Some(&open.id),
+            Self::Between => None,
+        }
+    }
+}
+
+/// What is recorded of a run that is not over.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SoFar {
+    /// Its episodes, in order, with what was looked at before the first turn.
+    pub episodes: Vec<Episode>,
+    /// The program of the last turn.
+    pub last_program: Option<String>,
+}
+
+/// The durable side of carrying a run out; all writes return after the record is on disk.
 #[async_trait]
 pub trait Journal: Send + Sync + std::fmt::Debug {
-    /// Another execution than the first is about to be created: the how manieth attempt it is.
+    /// Another execution than the first is about to be created: the how manieth attempt it is, and its
+    /// program if that is in no request.
     async fn plan_execution(
         &self,
         run: RunId,
         execution: &ExecutionId,
         attempt: u32,
+        program: Option<&PlannedProgram>,
     ) -> Result<(), StoreError>;
 
     /// An execution was lost, and another one is planned in its place.
@@ -130,6 +154,9 @@ pub trait Journal: Send + Sync + std::fmt::Debug {
 
     /// An episode is over.
     async fn add_episode(&self, recorded: &RecordedEpisode) -> Result<(), StoreError>;
+
+    /// What is recorded of a run so far: empty for one that begins, more for one that is gone on with.
+    async fn so_far(&self, run: RunId) -> Result<SoFar, StoreError>;
 }
 
 /// Is told what happens in a run while it happens. Must not block.

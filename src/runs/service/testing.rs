@@ -175,6 +175,9 @@ pub(crate) fn episode(run_id: RunId, iteration: u32, execution: &ExecutionId) ->
         summary: "x".to_owned(),
         suggested_fix: None,
         error_category: None,
+        error_message: None,
+        perceived: None,
+        model_usage: None,
     }
 }
 
@@ -209,7 +212,7 @@ pub(crate) struct Fake {
     now: AtomicUsize,
     pub(crate) most: AtomicUsize,
     pub(crate) left_behind: AtomicUsize,
-    origins: Mutex<Vec<(ExecutionId, Origin)>>,
+    origins: Mutex<Vec<Origin>>,
     recorded: watch::Sender<Vec<ExecutionId>>,
 }
 
@@ -236,9 +239,11 @@ impl Fake {
     }
 
     /// What it was to go on with, of what was not new.
-    pub(crate) fn origins(&self) -> Vec<(ExecutionId, Origin)> {
+    pub(crate) fn origins(&self) -> Vec<Origin> {
         let origins = self.origins.lock().unwrap();
-        let left = origins.iter().filter(|(_, origin)| *origin != Origin::New);
+        let left = origins
+            .iter()
+            .filter(|origin| !matches!(origin, Origin::New(_)));
         left.cloned().collect()
     }
 
@@ -265,8 +270,7 @@ impl Orchestrator for Fake {
     async fn carry_out(&self, run: &RunRecord, context: &RunContext) -> CarriedOut {
         let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(now, Ordering::SeqCst);
-        let origin = (context.first_execution.clone(), context.origin);
-        self.origins.lock().unwrap().push(origin);
+        self.origins.lock().unwrap().push(context.origin.clone());
         self.started.send(run.clone()).await.unwrap();
         let ending = match self.manner {
             Manner::Obedient | Manner::FasterThanCancel => tokio::select! {

@@ -50,7 +50,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::access::Access;
 use self::batch::Surroundings;
-use self::changes::{AbandonExecution, AddEpisode, Apply, Insert, PlanExecution};
+use self::changes::{AbandonExecution, AddEpisode, Apply, CountTakeover, Insert, PlanExecution};
 use self::failure::Flushes;
 use self::readers::Readers;
 use self::rows::{json, json_column, record};
@@ -276,6 +276,16 @@ impl Store for SqliteStore {
         self.readers.read("read the last episode", reading).await
     }
 
+    async fn last_program(&self, id: RunId) -> Result<Option<String>, StoreError> {
+        let reading = move |access: Access<'_>| {
+            let by = params![id.to_string()];
+            access.first(statements::LAST_PROGRAM, by, |row| {
+                rows::column::<String>(row, "code")
+            })
+        };
+        self.readers.read("read the last program", reading).await
+    }
+
     async fn judgements(&self, ids: &[RunId]) -> Result<Vec<Judgement>, StoreError> {
         let ids = json(&ids)?;
         let reading = move |access: Access<'_>| {
@@ -292,6 +302,10 @@ impl Store for SqliteStore {
             })
         };
         self.readers.read("list open executions", reading).await
+    }
+
+    async fn count_takeover(&self, id: RunId) -> Result<u32, StoreError> {
+        self.writer.run(CountTakeover(id)).await
     }
 
     async fn abandon_execution(&self, id: &ExecutionId) -> Result<(), StoreError> {

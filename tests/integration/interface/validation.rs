@@ -243,7 +243,7 @@ async fn the_instruction_is_counted_in_characters() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn empty_code_starts_nothing_and_no_code_is_refused() {
+async fn empty_code_starts_nothing_and_without_code_there_has_to_be_a_writer() {
     let daemon = Daemon::start().await;
     for code in ["", " \t\r\n ", "\u{2003}\n"] {
         let result = daemon.execute(code).await;
@@ -251,9 +251,8 @@ async fn empty_code_starts_nothing_and_no_code_is_refused() {
         assert_eq!(result["error_info"], "Code artifact is empty.", "{code:?}");
         assert_eq!(result["usage"], Value::Null);
     }
-    let (status, answer) = daemon
-        .post("/runs", &json!({ "dataset_path": "data" }))
-        .await;
+    let body = json!({ "dataset_path": "data", "options": { "llm_mode": "real" } });
+    let (status, answer) = daemon.post("/runs", &body).await;
     assert_eq!(status, 400);
     assert!(
         answer["detail"].as_str().unwrap().contains("\"code\""),

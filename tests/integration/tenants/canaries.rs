@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::support::engine::inspect;
 use crate::support::leaks::{Sink, canary, found};
+use crate::support::model::{Answering, Model, completion};
 use crate::support::watch::{nothing_left, only_container};
 
 /// Prints whatever a program can find out about its host, and fails with a part of it.
@@ -42,6 +43,10 @@ struct Planted {
     secrets: Vec<String>,
     /// Must be nowhere where another tenant can look.
     foreign: Vec<String>,
+    /// Asked by the daemon, with its key; says all it knows.
+    model: Model,
+    /// Of `secrets`, the one that travels to the model.
+    key: String,
     /// The place of the data on the host: nothing that a client is told.
     path: String,
     /// Printed by the program itself.
@@ -54,13 +59,15 @@ struct Planted {
 async fn plant(redact: bool) -> Planted {
     let toml = format!(
         "[auth]\ntokens_file = 'tokens'\n[tenants.alice]\nweight = 1\n[tenants.bob]\nweight = 1\n\
-         [execution]\nredact_host_paths = {redact}\n[llm]\nbase_url = 'http://{{url}}.invalid/'\n\
-         [store]\nreserve_mb = 1"
+         [execution]\nredact_host_paths = {redact}\n[llm]\nbase_url = '{{model}}/{{url}}'\n\
+         model = 'a-model'\n[store]\nreserve_mb = 1"
     );
     let [url, key, dsn, dotenv, netrc, beside, path, control] = [
         "url", "key", "dsn", "dotenv", "netrc", "beside", "path", "control",
     ]
     .map(canary);
+    let model = Model::start(telling(&key, &control));
+    let toml = toml.replace("{model}", &model.base_url());
     let mut daemon = Daemon::start_with(Settings {
         toml: toml.replace("{url}", &url),
         files: vec![
@@ -100,7 +107,7 @@ async fn plant(redact: bool) -> Planted {
     Planted {
         secrets: vec![
             url,
-            key,
+            key.clone(),
             dsn,
             dotenv,
             netrc,
@@ -108,6 +115,8 @@ async fn plant(redact: bool) -> Planted {
             secret_of(&alice),
             secret_of(&bob),
         ],
+        model,
+        key,
         foreign: vec![foreign_data, foreign_code, foreign_file],
         path,
         control,
@@ -117,10 +126,62 @@ async fn plant(redact: bool) -> Planted {
     }
 }
 
+/// A model that repeats its key wherever it can: an answer of no known form, a program, a judgement,
+/// an explanation, and then a refusal and a redirect.
+fn telling(key: &str, control: &str) -> Answering {
+    let key = key.to_owned();
+    let files = "for name in ('predictions.csv', 'summary.json'):\n    open('out/' + name, 'w').write('{}')";
+    let program = format!("# {key}\nCONTROL = '{control}'\n{files}\n{LOOK}");
+    Box::new(move |kind, before| {
+        let words = format!("Your key is {key}.");
+        let answer = match (kind, before) {
+            ("program", 0) => json!({"words": words, "key": key}),
+            ("program", 1) => json!({"code": program, "explanation": words}),
+            ("program", _) => return (401, words),
+            ("judgement", _) => json!({"decision": "FIX", "confidence": 0.9,
+                "issues": [words.clone()], "reason": words}),
+            _ => json!({"error_category": key, "error_summary": words, "suggested_fix": words}),
+        };
+        (200, completion(&answer.to_string()))
+    })
+}
+
+/// Runs whose program that model is asked for; their answers.
+async fn drive_model(planted: &Planted, add: &mut impl FnMut(&str, &Seen)) {
+    let daemon = &planted.daemon;
+    let options = json!({"llm_mode": "real", "max_iterations": 1});
+    let body = json!({"dataset_path": "data/set", "options": options});
+    for (number, (name, iterations)) in [("written", 1), ("refused by the model", 0)]
+        .into_iter()
+        .enumerate()
+    {
+        let request = daemon
+            .request(Method::POST, "/runs")
+            .bearer_auth(&planted.alice);
+        let id = sent(request.json(&body)).await.run_id();
+        let run = ended(daemon, &planted.alice, &id).await;
+        assert_eq!(run["status"], "FAIL", "{run:#}");
+        assert_eq!(run["iterations"], iterations, "{number} {run:#}");
+        for path in ["", "/episodes", "/events", "/artifacts", "/receipt"] {
+            let address = format!("/runs/{id}{path}");
+            let seen = ask(daemon, Method::GET, &address, Some(&planted.alice)).await;
+            add(&format!("{name}{path}"), &seen);
+        }
+    }
+    let asked = planted.model.kinds();
+    let expected = ["program", "program", "judgement", "explanation", "program"];
+    assert_eq!(asked, expected);
+}
+
 /// Everything that alice can read, and everything that stays on the host.
 struct Sinks {
     answers: Vec<Sink>,
     host: Vec<Sink>,
+    /// What the model was told; the key is in the heads of those requests, where it belongs.
+    prompts: Vec<Sink>,
+    heads: Vec<Sink>,
+    /// What the kernel shows of the daemon's own environment.
+    environment: Vec<Sink>,
 }
 
 async fn drive(planted: &Planted) -> Sinks {
@@ -196,6 +257,8 @@ async fn drive(planted: &Planted) -> Sinks {
         add("another's", &seen);
     }
 
+    drive_model(planted, &mut add).await;
+
     let path = format!("/runs/{id}/receipt");
     let receipt = ask(daemon, Method::GET, &path, Some(&planted.alice)).await;
     let receipt = receipt.json();
@@ -221,7 +284,24 @@ async fn drive(planted: &Planted) -> Sinks {
             host.push(Sink::new("state", std::fs::read(path).unwrap()));
         }
     }
-    Sinks { answers, host }
+    let requests = planted.model.requests();
+    let environment = format!("/proc/{}/environ", daemon.pid());
+    Sinks {
+        answers,
+        host,
+        prompts: requests
+            .iter()
+            .map(|request| Sink::new("prompts", request.body.clone()))
+            .collect(),
+        heads: requests
+            .iter()
+            .map(|request| Sink::new("heads", request.head.clone()))
+            .collect(),
+        environment: vec![Sink::new(
+            "environment",
+            std::fs::read(environment).unwrap(),
+        )],
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -231,6 +311,12 @@ async fn what_was_planted_turns_up_nowhere() {
     for secret in &planted.secrets {
         assert_eq!(found(secret, &sinks.answers), BTreeSet::new(), "{secret}");
         assert_eq!(found(secret, &sinks.host), BTreeSet::new(), "{secret}");
+        assert_eq!(found(secret, &sinks.prompts), BTreeSet::new(), "{secret}");
+    }
+    let environment = found(&planted.key, &sinks.environment);
+    assert_eq!(environment, BTreeSet::new());
+    for hidden in planted.foreign.iter().chain([&planted.path]) {
+        assert_eq!(found(hidden, &sinks.prompts), BTreeSet::new(), "{hidden}");
     }
     for hidden in planted.foreign.iter().chain([&planted.path]) {
         assert_eq!(found(hidden, &sinks.answers), BTreeSet::new(), "{hidden}");
@@ -242,9 +328,20 @@ async fn what_was_planted_turns_up_nowhere() {
         assert!(!text.contains(&place), "{}: {text}", sink.name);
     }
 
-    // And the search does look there: what the program itself has said is found.
+    // And the search does look there: what the program itself has said is found, and the key where it
+    // belongs; what else is in the environment is there.
+    assert_eq!(found(&planted.key, &sinks.heads).len(), 1);
+    assert_eq!(found(&planted.control, &sinks.prompts).len(), 1);
+    let environment = String::from_utf8_lossy(&sinks.environment[0].bytes);
+    assert!(environment.contains("FOO_DSN=postgres://u:CANARY_dsn_"));
     let said = found(&planted.control, &sinks.answers);
-    let everywhere = ["/runs/ID/episodes", "/runs/ID/events", "artifacts"];
+    let everywhere = [
+        "/runs/ID/episodes",
+        "/runs/ID/events",
+        "artifacts",
+        "written/episodes",
+        "written/events",
+    ];
     for sink in everywhere {
         assert!(said.contains(sink), "{said:?}");
     }
@@ -261,9 +358,10 @@ async fn without_redaction_the_place_of_the_data_is_found() {
     let planted = plant(false).await;
     let sinks = drive(&planted).await;
     let said = found(&planted.path, &sinks.answers);
-    for sink in ["/runs/ID/episodes", "/runs/ID/events"] {
+    for sink in ["/runs/ID/episodes", "/runs/ID/events", "written/episodes"] {
         assert!(said.contains(sink), "{said:?}");
     }
+    assert_eq!(found(&planted.path, &sinks.prompts).len(), 1);
     for secret in &planted.secrets {
         assert_eq!(found(secret, &sinks.answers), BTreeSet::new(), "{secret}");
     }

@@ -37,7 +37,7 @@ impl Orchestrator for Scripted {
             context.cancel.cancelled().await;
             return RunOutcome::without_execution(Ending::Cancelled, "as asked".to_owned()).into();
         }
-        let id = context.first_execution.clone();
+        let id = context.origin.execution().unwrap().clone();
         context
             .observer
             .observe(RunEvent::ExecutionStarted(id.clone()));

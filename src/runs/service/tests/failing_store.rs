@@ -105,8 +105,16 @@ impl Store for Failing {
         self.inner.last_episode(id).await
     }
 
+    async fn last_program(&self, id: RunId) -> Result<Option<String>, StoreError> {
+        self.inner.last_program(id).await
+    }
+
     async fn judgements(&self, ids: &[RunId]) -> Result<Vec<Judgement>, StoreError> {
         self.inner.judgements(ids).await
+    }
+
+    async fn count_takeover(&self, id: RunId) -> Result<u32, StoreError> {
+        self.inner.count_takeover(id).await
     }
 
     async fn open_executions(&self) -> Result<Vec<OpenExecution>, StoreError> {

@@ -51,15 +51,15 @@ async fn waiting_runs_survive_a_restart_in_order() {
         (left.run.id, left.run.state.status()),
         (going_on, "RUNNING")
     );
-    let execution = left.execution.id.clone();
+    let open = left.execution.clone().unwrap();
+    let execution = open.id.clone();
     let (fake, mut started) = Fake::new(Manner::Obedient);
     let service = take_over(store, &fake, settings(1), recovered.left).await;
     assert_eq!(service.in_flight().running, 1);
     assert_eq!(started.recv().await.unwrap().id, going_on);
     fake.let_end(3);
     assert_eq!(ended(&service, going_on).await.state.status(), "SUCCESS");
-    let origin = Origin::Left { attempt: 1 };
-    assert_eq!(fake.origins(), [(execution.clone(), origin)]);
+    assert_eq!(fake.origins(), [Origin::Left(Box::new(open))]);
     fake.until_recorded(&execution).await;
     for id in waiting {
         assert_eq!(started.recv().await.unwrap().id, id);

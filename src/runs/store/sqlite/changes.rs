@@ -179,12 +179,7 @@ impl Apply {
         match alongside {
             Alongside::Nothing => {}
             Alongside::Execution(execution) => {
-                apply.execution = Some(OpenExecution {
-                    id: execution.clone(),
-                    run_id: id,
-                    attempt: 1,
-                    host_restarted: false,
-                });
+                apply.execution = Some(OpenExecution::first(execution.clone(), id));
             }
             Alongside::Episode(last) => {
                 apply.episode = Some(AddEpisode::new(last, notary)?);
@@ -378,12 +373,30 @@ impl Operation for AbandonExecution {
     }
 }
 
+/// Counts a daemon that goes on with a run.
+pub(super) struct CountTakeover(pub(super) RunId);
+
+impl Operation for CountTakeover {
+    const NAME: &'static str = "count a takeover";
+    type Answer = u32;
+
+    fn execute(self, batch: &mut Batch<'_>) -> Result<u32, StoreError> {
+        let access = batch.access(Self::NAME);
+        let by = params![self.0.to_string()];
+        access.execute(statements::COUNT_TAKEOVER, by)?;
+        let count = access.first(statements::TAKEOVERS, by, rows::number)?;
+        Ok(u32::try_from(count.unwrap_or(0)).unwrap_or(u32::MAX))
+    }
+}
+
 fn insert_execution(batch: &Batch<'_>, execution: &OpenExecution) -> Result<(), StoreError> {
+    let program = execution.program.as_deref().map(json).transpose()?;
     let row = params![
         execution.id.as_str(),
         execution.run_id.to_string(),
         execution.attempt,
-        batch.boot()
+        batch.boot(),
+        program
     ];
     let access = batch.access(PlanExecution::NAME);
     access.execute(statements::INSERT_EXECUTION, row).map(drop)

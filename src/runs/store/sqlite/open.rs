@@ -24,7 +24,7 @@ const APPLICATION_ID: i64 = 0x6675_6d65;
 
 /// What leads from each schema version to the next; the version is the number of steps taken.
 /// Steps that were released never change.
-pub(super) const MIGRATIONS: [&str; 9] = [
+pub(super) const MIGRATIONS: [&str; 10] = [
     include_str!("schema.sql"),
     include_str!("requests_by_sequence.sql"),
     include_str!("tenants.sql"),
@@ -34,6 +34,7 @@ pub(super) const MIGRATIONS: [&str; 9] = [
     include_str!("attempts.sql"),
     include_str!("sightings.sql"),
     include_str!("owner.sql"),
+    include_str!("programs.sql"),
 ];
 
 /// How long a statement waits for a lock. There is one writer and one daemon, so only an

@@ -157,6 +157,7 @@ pub(super) fn open_execution(row: &Row<'_>, boot: &str) -> Result<OpenExecution,
         id: execution_id(&id)?,
         run_id: run_id(&run)?,
         attempt: column(row, "attempt")?,
+        program: optional_json(row, "program")?,
         host_restarted: boot.is_empty() || column::<String>(row, "boot")? != boot,
     })
 }
@@ -199,6 +200,17 @@ where
         .as_str()
         .map_err(|error| StoreError::Unreadable(Error::custom(error)))?;
     serde_json::from_str(text).map_err(StoreError::Unreadable)
+}
+
+/// A column of JSON that may be empty.
+fn optional_json<T>(row: &Row<'_>, name: &'static str) -> Result<Option<T>, StoreError>
+where
+    T: serde::de::DeserializeOwned,
+{
+    let text: Option<String> = column(row, name)?;
+    text.map(|text| serde_json::from_str(&text))
+        .transpose()
+        .map_err(StoreError::Unreadable)
 }
 
 pub(super) fn run_id(text: &str) -> Result<RunId, StoreError> {

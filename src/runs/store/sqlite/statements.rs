@@ -21,20 +21,23 @@ pub(super) const UPDATE_STATE: &str = "UPDATE runs SET status = ?, cancel_reques
 
 pub(super) const STATUS: &str = "SELECT status FROM runs WHERE id = ?";
 
-pub(super) const INSERT_EXECUTION: &str =
-    "INSERT INTO executions (id, run_id, state, attempt, boot) VALUES (?, ?, 'OPEN', ?, ?)";
+pub(super) const INSERT_EXECUTION: &str = "INSERT INTO executions (id, run_id, state, attempt, boot, program) VALUES (?, ?, 'OPEN', ?, ?, ?)";
 
 pub(super) const INSERT_EPISODE: &str =
     "INSERT INTO episodes (run_id, iteration, episode, code) VALUES (?, ?, ?, ?)";
 
 pub(super) const RECORD_EXECUTION: &str =
-    "UPDATE executions SET state = 'RECORDED' WHERE id = ? AND state = 'OPEN'";
+    "UPDATE executions SET state = 'RECORDED', program = NULL WHERE id = ? AND state = 'OPEN'";
 
 pub(super) const ABANDON_EXECUTION: &str =
-    "UPDATE executions SET state = 'ABANDONED' WHERE id = ? AND state = 'OPEN'";
+    "UPDATE executions SET state = 'ABANDONED', program = NULL WHERE id = ? AND state = 'OPEN'";
+
+pub(super) const COUNT_TAKEOVER: &str = "UPDATE runs SET takeovers = takeovers + 1 WHERE id = ?";
+
+pub(super) const TAKEOVERS: &str = "SELECT takeovers AS number FROM runs WHERE id = ?";
 
 pub(super) const OPEN_EXECUTIONS: &str =
-    "SELECT id, run_id, attempt, boot FROM executions WHERE state = 'OPEN'";
+    "SELECT id, run_id, attempt, boot, program FROM executions WHERE state = 'OPEN'";
 
 /// The run of an execution that is open.
 pub(super) const OPEN_EXECUTION: &str =
@@ -64,8 +67,13 @@ pub(super) const RECEIPTS_FROM: &str =
 pub(super) const EPISODES: &str =
     "SELECT episode FROM episodes WHERE run_id = ? ORDER BY iteration";
 
-pub(super) const LAST_EPISODE: &str =
-    "SELECT episode FROM episodes WHERE run_id = ? ORDER BY iteration DESC LIMIT 1";
+/// Not what was looked at before the first turn.
+pub(super) const LAST_EPISODE: &str = "SELECT episode FROM episodes WHERE run_id = ? AND iteration > 0 \
+     ORDER BY iteration DESC LIMIT 1";
+
+/// The program of a run's last turn.
+pub(super) const LAST_PROGRAM: &str = "SELECT code FROM episodes WHERE run_id = ? AND iteration > 0 \
+     ORDER BY iteration DESC LIMIT 1";
 
 /// Its parameter is a JSON list of runs. Takes out of an episode what is needed, because a page of
 /// runs can have a hundred megabytes of episodes.
@@ -217,6 +225,8 @@ mod tests {
             INSERT_EPISODE,
             RECORD_EXECUTION,
             ABANDON_EXECUTION,
+            COUNT_TAKEOVER,
+            TAKEOVERS,
             OPEN_EXECUTIONS,
             OPEN_EXECUTION,
             CHAIN_HEAD,
@@ -227,6 +237,7 @@ mod tests {
             RECEIPTS_FROM,
             EPISODES,
             LAST_EPISODE,
+            LAST_PROGRAM,
             JUDGEMENTS,
             COUNT_UNFINISHED,
             COUNT_UNFINISHED_OF_TENANT,

@@ -16,6 +16,8 @@ mod receipts;
 
 mod testing;
 
+mod turns;
+
 use std::os::unix::fs::PermissionsExt as _;
 
 use futures_util::future::join_all;
@@ -161,7 +163,7 @@ async fn files_of_other_programs_and_newer_versions_are_refused() {
         newer,
         Err(StoreError::TooNew {
             found: 99,
-            known: 9
+            known: 10
         })
     ));
 

@@ -70,7 +70,7 @@ async fn a_file_of_version_1_keeps_its_rows() {
     let store = place.open().await;
     let next = store.insert(&new_run("a"), 99).await.unwrap();
     assert_eq!(next, Inserted::New { sequence: 21 });
-    assert_eq!(pragma(&store, "user_version").await, "9");
+    assert_eq!(pragma(&store, "user_version").await, "10");
 }
 
 /// A file as version 2 of the schema has it, with one run of a client and its key.
@@ -129,7 +129,7 @@ async fn the_runs_and_keys_of_version_2_belong_to_the_default_tenant() {
     });
     let again = store.insert(&run, 9).await.unwrap();
     assert_eq!(again, Inserted::Repeated(id));
-    assert_eq!(pragma(&store, "user_version").await, "9");
+    assert_eq!(pragma(&store, "user_version").await, "10");
 }
 
 /// A file as version 3 or a later one has it, with everything of `from` that it has a place for.
@@ -203,7 +203,7 @@ async fn files_of_versions_3_to_7_keep_their_rows_and_their_runs_begin_to_age() 
         for (id, record) in kept_runs.iter().zip(&records) {
             assert_eq!(store.get_complete(*id).await.unwrap(), *record, "{version}");
         }
-        assert_eq!(pragma(&store, "user_version").await, "9");
+        assert_eq!(pragma(&store, "user_version").await, "10");
         // Of an execution from before the attempts were counted (version 7) it is not known whether
         // the host was started anew.
         let expected = OpenExecution {
