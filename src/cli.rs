@@ -53,7 +53,9 @@ pub(crate) mod exit {
             | AppError::Model(
                 SettingsError::Address | SettingsError::Key | SettingsError::Certificates(_),
             ) => CONFIG,
-            AppError::Model(SettingsError::Client(_)) | AppError::Certificates { .. } => UNAVAILABLE,
+            AppError::Model(SettingsError::Client(_)) | AppError::Certificates { .. } => {
+                UNAVAILABLE
+            }
             AppError::State { .. }
             | AppError::StateInUse { .. }
             | AppError::IdentityInUse { .. }

@@ -104,6 +104,7 @@ mod tests {
             calls: 1,
             prompt_tokens: tokens,
             completion_tokens: 1,
+            seconds: 1.5,
             cost,
             ..ModelUsage::default()
         };
@@ -119,6 +120,7 @@ mod tests {
             ..ModelUsage::default()
         });
         assert_eq!((all.calls, all.tokens(), all.cost), (3, 39, Some(0.5)));
+        assert!((all.seconds - 3.0).abs() < 1e-9);
         all.add(&call(u64::MAX, None));
         assert_eq!(all.tokens(), u64::MAX);
     }

@@ -61,6 +61,7 @@ impl From<ModelUsage> for ModelUsageView {
             completion_tokens,
             uncounted_calls,
             estimated_tokens: _,
+            seconds: _,
             cost,
         } = usage;
         Self {

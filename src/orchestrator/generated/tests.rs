@@ -4,6 +4,8 @@ mod fakes;
 
 mod left;
 
+mod closing;
+
 use std::sync::atomic::Ordering;
 
 use self::fakes::{Coding, Fakes, Judging, SCRIPT_OUTPUT};

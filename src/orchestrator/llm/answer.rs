@@ -178,7 +178,10 @@ mod tests {
         }
         // The model is told what is wrong with its answer: not with that in it either.
         let wrong = note(r#"{"total": 1, "\u0073k-key": 1}"#).unwrap_err().0;
-        assert!(wrong.contains("[REDACTED]") && !wrong.contains("sk-key"), "{wrong}");
+        assert!(
+            wrong.contains("[REDACTED]") && !wrong.contains("sk-key"),
+            "{wrong}"
+        );
     }
 
     #[test]

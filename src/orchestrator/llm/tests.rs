@@ -83,6 +83,14 @@ fn is_red(asked: &Asked<Colour>) -> bool {
         .is_ok_and(|colour| colour.name == "red")
 }
 
+/// Nothing but the time that it took.
+fn timed(asked: &Asked<Colour>) -> ModelUsage {
+    ModelUsage {
+        seconds: asked.usage.seconds,
+        ..ModelUsage::default()
+    }
+}
+
 fn no_answer(asked: &Asked<Colour>) -> &str {
     match &asked.answer {
         Err(ModelError::NoAnswer(why)) => why,
@@ -99,9 +107,10 @@ async fn a_good_answer_is_read_and_its_tokens_are_counted() {
         prompt_tokens: 11,
         completion_tokens: 5,
         cost: Some(21e-6),
-        ..ModelUsage::default()
+        ..timed(&asked)
     };
     assert_eq!(asked.usage, expected);
+    assert!(asked.usage.seconds > 0.0);
 
     let request = &script.requests[0];
     assert!(
@@ -210,6 +219,15 @@ async fn a_key_that_the_model_repeats_is_neither_answered_nor_asked_back() {
     assert!(!script.requests[1].body.contains(KEY));
     assert!(script.requests[1].body.contains("[REDACTED]"));
 
+    // Nor in letters that JSON writes otherwise.
+    let escaped = format!(
+        r#"{{"name": "\u{:04x}{}"}}"#,
+        u32::from(KEY.as_bytes()[0]),
+        &KEY[1..]
+    );
+    let (asked, _) = talk(vec![Step::answer(&completion(&escaped))]).await;
+    assert_eq!(asked.answer.unwrap().name, "[REDACTED]");
+
     // Nobody takes out what is not known to be a key.
     let server = Server::start(vec![says("name")], None).await;
     let keyless = ClientSettings {
@@ -280,6 +298,9 @@ async fn what_is_no_chat_completion_is_asked_for_again() {
         "{}",
         r#"{"choices": []}"#,
         r#"{"choices": [{"message": {}}]}"#,
+        r#"{"choices": [{"message": {"content": "\ud800"}}]}"#,
+        r#"{"choices": [{"message": {"content": "{}"}}], "usage": {"prompt_tokens": -1, "completion_tokens": 1e400}}"#,
+        &"[".repeat(100_000),
     ] {
         let (asked, script) = talk(vec![Step::answer(body), red()]).await;
         assert!(is_red(&asked), "{body}: {asked:?}");
@@ -353,7 +374,9 @@ async fn nobody_there_is_no_answer() {
     drop(server.stop().await);
     let asked = ask(address).await;
     assert_eq!(no_answer(&asked), "the model's server cannot be reached");
-    assert_eq!(asked.usage, ModelUsage::default());
+    // It has cost time, and nothing else.
+    assert_eq!(asked.usage, timed(&asked));
+    assert!(asked.usage.seconds >= 3.0 * SECOND.as_secs_f64());
 }
 
 #[test]

@@ -161,8 +161,7 @@ async fn a_run_that_was_to_end_while_a_model_was_asked_is_ended() {
     let flight = Flight::start(&daemon, body).await;
     model.asked_for("program", 2).await;
     daemon.kill();
-    go_on.send(()).unwrap();
-    // Its time is over by the clock of the next daemon.
+    // It has less time with the next daemon, and its model still says nothing.
     let mut toml = with_model(&model).toml;
     toml.push_str("\n[app]\nrun_timeout_seconds = 1");
     daemon.set_toml(&toml);
@@ -171,5 +170,6 @@ async fn a_run_that_was_to_end_while_a_model_was_asked_is_ended() {
     assert_eq!(run["status"], "FAIL", "{run}");
     assert_eq!(run["iterations"], 1);
     assert_eq!(run["final_error"], "Run timed out after 1 seconds.");
+    go_on.send(()).unwrap();
     nothing_left(&daemon, Duration::from_secs(10)).await;
 }

@@ -42,6 +42,7 @@ pub(super) struct Fakes {
     pub(super) judge: Option<Judging>,
     pub(super) journal: Arc<MemoryJournal>,
     pub(super) bounds: LoopBounds,
+    pub(super) gate: Gate,
     pub(super) cancel: CancellationToken,
     pub(super) closing: CancellationToken,
     pub(super) leave: CancellationToken,
@@ -78,6 +79,8 @@ impl Fakes {
                 taken_over: Arc::default(),
                 settled: Arc::default(),
                 specs: Arc::default(),
+                meanwhile: None,
+                ran_seconds: 0.0,
             },
             coder: FakeCoder::default(),
             judge: None,
@@ -86,6 +89,7 @@ impl Fakes {
                 wall: Duration::from_secs(600),
                 tokens: None,
             },
+            gate: Gate::open(),
             cancel: CancellationToken::new(),
             closing: CancellationToken::new(),
             leave: CancellationToken::new(),
@@ -107,7 +111,7 @@ impl Fakes {
         let context = RunContext {
             origin: self.origin.clone(),
             takeovers: self.takeovers,
-            gate: Gate::open(),
+            gate: self.gate.clone(),
             cancel: self.cancel.clone(),
             closing: self.closing.clone(),
             leave: self.leave.clone(),
@@ -115,6 +119,15 @@ impl Fakes {
             observer: Arc::clone(&self.watcher) as _,
         };
         generated.carry_out(&self.run, &context).await
+    }
+
+    /// It is not carried out to its end, but left to the next daemon.
+    pub(super) async fn is_left(&self) {
+        tokio::select! {
+            biased;
+            () = self.leave.cancelled() => {}
+            done = self.carry_out() => panic!("{done:?}"),
+        }
     }
 
     pub(super) fn observed(&self) -> Vec<String> {
@@ -133,6 +146,10 @@ pub(super) struct FakeRunner {
     /// Told that their results are on disk.
     pub(super) settled: Arc<Mutex<Vec<ExecutionId>>>,
     pub(super) specs: Arc<Mutex<Vec<ExecutionSpec>>>,
+    /// Cancelled while a program of a turn runs.
+    pub(super) meanwhile: Option<CancellationToken>,
+    /// How long programs say that they ran.
+    pub(super) ran_seconds: f64,
 }
 
 impl FakeRunner {
@@ -163,6 +180,9 @@ impl Runner for FakeRunner {
         self.calls.fetch_add(1, Ordering::SeqCst);
         self.specs.lock().unwrap().push(spec.clone());
         let (status, stdout) = if self.looked.swap(true, Ordering::SeqCst) {
+            if let Some(token) = &self.meanwhile {
+                token.cancel();
+            }
             let next = self.statuses.lock().unwrap().pop_front();
             (
                 next.expect("no further execution is expected"),
@@ -178,6 +198,7 @@ impl Runner for FakeRunner {
         let mut result = result(status);
         result.execution_id = spec.id.clone();
         result.stdout = stdout;
+        result.duration_seconds = self.ran_seconds;
         if status == Status::InvalidOutput {
             result.missing_expected_files = vec!["predictions.csv".to_owned()];
         }
@@ -222,6 +243,8 @@ pub(super) enum Coding {
     FailsAt(u32),
     HangsAt(u32),
     CancelsAt(u32, CancellationToken),
+    /// Writes, but by then this is cancelled.
+    WritesAfter(CancellationToken),
 }
 
 #[derive(Debug, Clone, Default)]
@@ -264,6 +287,10 @@ impl Coder for FakeCoder {
             Coding::CancelsAt(at, cancel) if *at == iteration => {
                 cancel.cancel();
                 std::future::pending().await
+            }
+            Coding::WritesAfter(token) => {
+                token.cancel();
+                written()
             }
             Coding::FailsAt(_) | Coding::HangsAt(_) | Coding::CancelsAt(..) => written(),
         };

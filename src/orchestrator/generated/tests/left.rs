@@ -2,12 +2,15 @@
 
 use std::sync::atomic::Ordering;
 
+use tokio::time::Instant;
+
 use super::ended;
-use super::fakes::{Fakes, Judging};
+use super::fakes::{Coding, Fakes, Judging};
 use crate::execution::Status;
 use crate::ids::ExecutionId;
 use crate::runs::record::{Ending, PlannedProgram};
-use crate::runs::service::{Origin, SoFar};
+use crate::runs::service::{Journal as _, Origin, SoFar};
+use crate::runs::state::RunState;
 use crate::runs::store::OpenExecution;
 use crate::runs::task::ModelUsage;
 
@@ -43,7 +46,7 @@ async fn a_run_is_gone_on_with_where_it_was_left() {
 }
 
 /// A run whose first turn is recorded, as the next daemon finds it.
-async fn after_one_turn(statuses: &[Status]) -> Fakes {
+pub(super) async fn after_one_turn(statuses: &[Status]) -> Fakes {
     let first = Fakes::new(&[Status::Failure]);
     first.coder.stops_after(1);
     first.carry_out().await;
@@ -60,7 +63,7 @@ async fn after_one_turn(statuses: &[Status]) -> Fakes {
     next
 }
 
-fn left(run: &Fakes, iteration: u32) -> OpenExecution {
+pub(super) fn left(run: &Fakes, iteration: u32) -> OpenExecution {
     OpenExecution {
         attempt: 2,
         program: Some(Box::new(PlannedProgram {
@@ -177,4 +180,44 @@ async fn what_the_infrastructure_ended_is_tried_again_on_request() {
     assert_eq!(programs[0], programs[1]);
     let last = done.last_episode.unwrap().episode;
     assert!(last.execution.warnings[0].starts_with("Attempt 1 of 2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_that_is_recorded_counts_and_no_clock_is_asked() {
+    let ended_after = async |turn_seconds: f64, model_seconds: f64| {
+        let mut next = after_one_turn(&[]).await;
+        // By the wall clock it began long ago.
+        next.run.state = RunState::Running {
+            started_at: jiff::Timestamp::UNIX_EPOCH,
+            cancel_requested: false,
+        };
+        let mut so_far = next.journal.so_far(next.run.id).await.unwrap();
+        let turn = &mut so_far.episodes[1];
+        turn.execution.duration_seconds = turn_seconds;
+        turn.model_usage.as_mut().unwrap().seconds = model_seconds;
+        next.journal.set_so_far(so_far);
+        next.coder.manner = Coding::HangsAt(2);
+        let begun = Instant::now();
+        let done = next.carry_out().await;
+        let why = "Run timed out after 600 seconds.";
+        assert_eq!(ended(&done.outcome), (Ending::Fail, 1, Some(why)));
+        begun.elapsed().as_secs()
+    };
+    let looked = ended_after(0.0, 0.0).await;
+    assert!((590..=600).contains(&looked), "{looked}");
+    assert_eq!(ended_after(100.0, 0.0).await, looked - 100);
+    assert_eq!(ended_after(100.0, 50.0).await, looked - 150);
+    assert_eq!(ended_after(1e9, 0.0).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_that_a_program_ran_before_it_was_taken_over_counts() {
+    let mut next = after_one_turn(&[Status::Failure]).await;
+    next.origin = Origin::Left(Box::new(left(&next, 2)));
+    next.runner.ran_seconds = 500.0;
+    next.coder.manner = Coding::HangsAt(3);
+    let begun = Instant::now();
+    let done = next.carry_out().await;
+    assert_eq!(done.outcome.ending, Ending::Fail);
+    assert!(begun.elapsed().as_secs() <= 100, "{:?}", begun.elapsed());
 }
