@@ -32,17 +32,22 @@ pub(super) enum KeyError {
     Restart(#[source] io::Error),
 }
 
-/// The key, from standard input if it is there. If it is in the variable `name`, this process is started
-/// anew and does not come back.
+/// The key, from standard input if it is there. If one is in the variable `name`, used or not, this process
+/// is started anew and does not come back.
 pub(super) fn take(name: &str, on_stdin: bool) -> Result<Option<Secret>, KeyError> {
-    if on_stdin {
-        return read(io::stdin().lock()).map(Some);
+    let given = if on_stdin {
+        Some(read(io::stdin().lock())?)
+    } else {
+        None
+    };
+    let Some(found) = secret_variable(name) else {
+        return Ok(given);
+    };
+    let key = given.unwrap_or(found);
+    if key.expose().len() as u64 > MAX_KEY_BYTES {
+        return Err(KeyError::NoKey);
     }
-    match secret_variable(name) {
-        None => Ok(None),
-        Some(key) if key.expose().len() as u64 > MAX_KEY_BYTES => Err(KeyError::NoKey),
-        Some(key) => Err(KeyError::Restart(restart(name, &key))),
-    }
+    Err(KeyError::Restart(restart(name, &key, on_stdin)))
 }
 
 fn read(input: impl io::Read) -> Result<Secret, KeyError> {
@@ -60,7 +65,7 @@ fn read(input: impl io::Read) -> Result<Secret, KeyError> {
 }
 
 /// Does not return unless it fails.
-fn restart(name: &str, key: &Secret) -> io::Error {
+fn restart(name: &str, key: &Secret, is_told: bool) -> io::Error {
     let prepared = || -> io::Result<Command> {
         let (reader, mut writer) = io::pipe()?;
         writer.write_all(key.expose().as_bytes())?;
@@ -69,9 +74,11 @@ fn restart(name: &str, key: &Secret) -> io::Error {
         if let Some(own) = arguments.next() {
             command.arg0(own);
         }
+        command.args(arguments);
+        if !is_told {
+            command.arg(format!("--{FLAG}"));
+        }
         command
-            .args(arguments)
-            .arg(format!("--{FLAG}"))
             .env_remove(OsStr::new(name))
             .stdin(Stdio::from(reader));
         Ok(command)

@@ -25,7 +25,7 @@ pub(super) struct Serve {
     /// How long running programs may go on after a request to stop, in seconds
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     drain_seconds: u64,
-    /// Read the model's key from standard input instead of the variable that llm.api_key_env names
+    /// Read the model's key from standard input, whatever is in the variable that llm.api_key_env names
     #[arg(long = key::FLAG)]
     llm_key_stdin: bool,
 }

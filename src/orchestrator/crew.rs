@@ -97,7 +97,7 @@ impl Coder for ModelCrew {
             code: asked
                 .answer
                 .map(|answer| answer.code)
-                .map_err(|error| error.to_string()),
+                .map_err(|error| format!("llm_error: {error}")),
             usage: asked.usage,
         }
     }

@@ -24,6 +24,7 @@ mod support {
     pub(crate) mod daemon;
     pub(crate) mod data;
     pub(crate) mod engine;
+    pub(crate) mod model;
     pub(crate) mod proxy;
     pub(crate) mod wait;
     pub(crate) mod watch;
@@ -42,6 +43,8 @@ mod disks;
 mod store;
 mod clock;
 mod doors;
+mod loops;
+mod model;
 
 mod release;
 

@@ -1,6 +1,10 @@
 //! Runs whose program is written: the loop from the request to its episodes, on real data.
 
+mod key;
+
 mod killed;
+
+mod leaving;
 
 use serde_json::{Value, json};
 
@@ -304,7 +308,8 @@ async fn a_model_that_is_away_ends_the_run_with_the_reason() {
         (&run["status"], &run["iterations"]),
         (&json!("FAIL"), &json!(0))
     );
-    let why = "The program could not be written: the model's server answered with status 401.";
+    let why =
+        "The program could not be written: llm_error: the model's server answered with status 401.";
     assert_eq!(run["final_error"], why);
     // What was found out before is told all the same.
     assert_eq!(run["task_summary"]["target_column"], "target");

@@ -6,6 +6,8 @@ mod left;
 
 mod closing;
 
+mod ends;
+
 use std::sync::atomic::Ordering;
 
 use self::fakes::{Coding, Fakes, Judging, SCRIPT_OUTPUT};

@@ -64,6 +64,16 @@ impl Stand {
         fs::write(self.order(DIE_AT), point.name()).unwrap();
     }
 
+    /// It does not die any more.
+    pub(crate) fn spare(&self) {
+        let _ = fs::remove_file(self.order(DIE_AT));
+    }
+
+    /// Whether it has died there.
+    pub(crate) fn has_died(&self) -> bool {
+        self.order(DIED_AT).exists()
+    }
+
     /// Waits until it has died there, and sees to it that the next one does not.
     pub(crate) async fn died(&mut self) {
         let mark = self.order(DIED_AT);

@@ -25,7 +25,7 @@ fn slow() -> String {
 }
 
 /// A broken program, then a slow one that is good.
-fn two_programs() -> Answering {
+pub(super) fn two_programs() -> Answering {
     Box::new(|kind, before| {
         let program = if before == 0 {
             BROKEN.to_owned()
@@ -37,15 +37,16 @@ fn two_programs() -> Answering {
 }
 
 /// The same, but does not answer the `number`th question of this kind before it is told to.
-fn stuck_at(stuck: &'static str, number: usize) -> (Answering, Sender<()>) {
+pub(super) fn stuck_at(stuck: &'static str, number: usize) -> (Answering, Sender<()>) {
     let (go_on, told) = channel();
     let answer = two_programs();
     let answering = Box::new(move |kind: &str, before: usize| {
         if (kind, before + 1) == (stuck, number) {
             let _ = told.recv_timeout(Duration::from_secs(100));
         }
-        // A question that was asked again is the same question.
-        let before = if kind == stuck && before >= number {
+        // A question that was asked again is the same question, and so are those of its turn.
+        let is_asked_again = kind == stuck || (stuck, kind) == ("explanation", "judgement");
+        let before = if is_asked_again && before >= number {
             before - 1
         } else {
             before
@@ -62,7 +63,7 @@ async fn start(model: &Model) -> (Daemon, Value) {
 }
 
 /// Two turns that were each recorded once.
-async fn assert_whole(daemon: &Daemon, run: &Value) {
+pub(super) async fn assert_whole(daemon: &Daemon, run: &Value) {
     assert_eq!(run["status"], "SUCCESS", "{run}\n{}", daemon.log());
     assert_eq!(run["iterations"], 2);
     let told = episodes(daemon, run).await;
@@ -172,4 +173,31 @@ async fn a_run_that_was_to_end_while_a_model_was_asked_is_ended() {
     assert_eq!(run["final_error"], "Run timed out after 1 seconds.");
     go_on.send(()).unwrap();
     nothing_left(&daemon, Duration::from_secs(10)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_a_model_was_asked_for_it_is_asked_again_and_no_program_runs_twice() {
+    for (kind, number) in [("program", 1), ("judgement", 1), ("explanation", 1)] {
+        let (answering, go_on) = stuck_at(kind, number);
+        let model = Model::start(answering);
+        let (mut daemon, body) = start(&model).await;
+        let starts = Starts::watch(&daemon.instance()).await;
+        let flight = Flight::start(&daemon, body).await;
+        model.asked_for(kind, number).await;
+        daemon.kill();
+        go_on.send(()).unwrap();
+        daemon.launch();
+        let run = flight.end(&daemon).await;
+        assert_whole(&daemon, &run).await;
+        // A turn that was not recorded is judged and explained once more, and nothing else is.
+        let again = if kind == "explanation" { 2 } else { 1 };
+        assert_eq!(
+            model.kinds().len(),
+            5 + again,
+            "{kind}: {:?}",
+            model.kinds()
+        );
+        // The look at the data set, and two programs.
+        assert_eq!(starts.all().len(), 3, "{kind}: {:?}", starts.all());
+    }
 }

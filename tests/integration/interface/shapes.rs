@@ -8,7 +8,7 @@ use crate::support::Daemon;
 
 const UNKNOWN: &str = "123e4567-e89b-42d3-a456-426614174000";
 
-const RUN_FIELDS: [&str; 14] = [
+const RUN_FIELDS: [&str; 15] = [
     "run_id",
     "status",
     "success",
@@ -23,6 +23,7 @@ const RUN_FIELDS: [&str; 14] = [
     "dataset_name",
     "judge_decisions",
     "execution_backend",
+    "model_usage",
 ];
 
 const RESULT_FIELDS: [&str; 23] = [

@@ -151,8 +151,13 @@ impl Starts {
 
     /// How often the container of an execution was started.
     pub(crate) fn of(&self, execution: &str) -> usize {
-        let seen = self.seen.lock().unwrap();
-        seen.iter().filter(|name| name.ends_with(execution)).count()
+        let all = self.all();
+        all.iter().filter(|name| name.ends_with(execution)).count()
+    }
+
+    /// What was started so far, in order.
+    pub(crate) fn all(&self) -> Vec<String> {
+        self.seen.lock().unwrap().clone()
     }
 }
 

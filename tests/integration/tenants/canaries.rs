@@ -224,6 +224,8 @@ async fn drive(planted: &Planted) -> Sinks {
         "/settings",
         "/ready",
         "/health",
+        "/metrics",
+        "/openapi.json",
         "/nothing",
         "/runs/unknown",
     ] {

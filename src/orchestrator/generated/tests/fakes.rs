@@ -14,6 +14,7 @@ use super::super::*;
 use crate::execution::redaction::Redaction;
 use crate::execution::{ExecutionResult, Status};
 use crate::ids::{RunId, TenantId};
+use crate::orchestrator::analysis::{Explained, Failure};
 use crate::orchestrator::executor::Executed;
 use crate::orchestrator::judge::{Decision, Judged, Review, Verdict};
 use crate::orchestrator::testing::result;
@@ -40,6 +41,8 @@ pub(super) struct Fakes {
     pub(super) runner: FakeRunner,
     pub(super) coder: FakeCoder,
     pub(super) judge: Option<Judging>,
+    /// One that says nothing, and before that cancels what it is given.
+    pub(super) silent_analyser: Option<Option<CancellationToken>>,
     pub(super) journal: Arc<MemoryJournal>,
     pub(super) bounds: LoopBounds,
     pub(super) gate: Gate,
@@ -84,6 +87,7 @@ impl Fakes {
             },
             coder: FakeCoder::default(),
             judge: None,
+            silent_analyser: None,
             journal: Arc::default(),
             bounds: LoopBounds {
                 wall: Duration::from_secs(600),
@@ -101,10 +105,11 @@ impl Fakes {
         let judge = self
             .judge
             .map(|judging| Arc::new(FakeJudge(judging)) as Arc<dyn Judge>);
+        let analyser = self.silent_analyser.clone();
         let crew = Crew {
             coder: Arc::new(self.coder.clone()),
             judge,
-            analyser: None,
+            analyser: analyser.map(|cancels| Arc::new(SilentAnalyser(cancels)) as _),
         };
         let runner = Arc::new(self.runner.clone());
         let generated = Generated::new(runner, crew.clone(), crew, self.bounds);
@@ -243,6 +248,8 @@ pub(super) enum Coding {
     FailsAt(u32),
     HangsAt(u32),
     CancelsAt(u32, CancellationToken),
+    /// Writes after so long.
+    TakesSeconds(u64),
     /// Writes, but by then this is cancelled.
     WritesAfter(CancellationToken),
 }
@@ -287,6 +294,10 @@ impl Coder for FakeCoder {
             Coding::CancelsAt(at, cancel) if *at == iteration => {
                 cancel.cancel();
                 std::future::pending().await
+            }
+            Coding::TakesSeconds(seconds) => {
+                tokio::time::sleep(Duration::from_secs(*seconds)).await;
+                written()
             }
             Coding::WritesAfter(token) => {
                 token.cancel();
@@ -334,6 +345,19 @@ impl Judge for FakeJudge {
             }),
             usage: ModelUsage::default(),
         }
+    }
+}
+
+#[derive(Debug)]
+struct SilentAnalyser(Option<CancellationToken>);
+
+#[async_trait]
+impl Analyser for SilentAnalyser {
+    async fn explain(&self, _failure: &Failure<'_>) -> Explained {
+        if let Some(token) = &self.0 {
+            token.cancel();
+        }
+        std::future::pending().await
     }
 }
 
