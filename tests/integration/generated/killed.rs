@@ -36,8 +36,19 @@ pub(super) fn two_programs() -> Answering {
     })
 }
 
+/// Whether a question is asked once more, by the next daemon.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked {
+    Once,
+    Again,
+}
+
 /// The same, but does not answer the `number`th question of this kind before it is told to.
-pub(super) fn stuck_at(stuck: &'static str, number: usize) -> (Answering, Sender<()>) {
+pub(super) fn stuck_at(
+    stuck: &'static str,
+    number: usize,
+    asked: Asked,
+) -> (Answering, Sender<()>) {
     let (go_on, told) = channel();
     let answer = two_programs();
     let answering = Box::new(move |kind: &str, before: usize| {
@@ -45,8 +56,8 @@ pub(super) fn stuck_at(stuck: &'static str, number: usize) -> (Answering, Sender
             let _ = told.recv_timeout(Duration::from_secs(100));
         }
         // A question that was asked again is the same question, and so are those of its turn.
-        let is_asked_again = kind == stuck || (stuck, kind) == ("explanation", "judgement");
-        let before = if is_asked_again && before >= number {
+        let is_of_turn = kind == stuck || (stuck, kind) == ("explanation", "judgement");
+        let before = if asked == Asked::Again && is_of_turn && before >= number {
             before - 1
         } else {
             before
@@ -111,7 +122,7 @@ async fn a_program_that_was_written_and_runs_is_taken_over_and_the_loop_goes_on(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_that_was_being_asked_for_a_program_is_asked_again() {
-    let (answering, go_on) = stuck_at("program", 2);
+    let (answering, go_on) = stuck_at("program", 2, Asked::Again);
     let model = Model::start(answering);
     let (mut daemon, body) = start(&model).await;
     let flight = Flight::start(&daemon, body).await;
@@ -134,7 +145,7 @@ async fn a_model_that_was_being_asked_for_a_program_is_asked_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_had_ended_is_judged_by_the_next_daemon_and_not_run_again() {
-    let (answering, go_on) = stuck_at("judgement", 2);
+    let (answering, go_on) = stuck_at("judgement", 2, Asked::Again);
     let model = Model::start(answering);
     let (mut daemon, body) = start(&model).await;
     let starts = Starts::watch(&daemon.instance()).await;
@@ -156,7 +167,7 @@ async fn a_program_that_had_ended_is_judged_by_the_next_daemon_and_not_run_again
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_was_to_end_while_a_model_was_asked_is_ended() {
-    let (answering, go_on) = stuck_at("program", 2);
+    let (answering, go_on) = stuck_at("program", 2, Asked::Again);
     let model = Model::start(answering);
     let (mut daemon, body) = start(&model).await;
     let flight = Flight::start(&daemon, body).await;
@@ -178,7 +189,7 @@ async fn a_run_that_was_to_end_while_a_model_was_asked_is_ended() {
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_a_model_was_asked_for_it_is_asked_again_and_no_program_runs_twice() {
     for (kind, number) in [("program", 1), ("judgement", 1), ("explanation", 1)] {
-        let (answering, go_on) = stuck_at(kind, number);
+        let (answering, go_on) = stuck_at(kind, number, Asked::Again);
         let model = Model::start(answering);
         let (mut daemon, body) = start(&model).await;
         let starts = Starts::watch(&daemon.instance()).await;

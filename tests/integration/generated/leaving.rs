@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::killed::{assert_whole, stuck_at, two_programs};
+use super::killed::{Asked, assert_whole, stuck_at, two_programs};
 use super::{give, with_model};
 use crate::support::daemon::PATIENCE;
 use crate::support::engine::Starts;
@@ -34,7 +34,7 @@ const ONCE: [&str; 5] = [
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_that_is_asked_for_a_program_does_not_hold_it_up() {
-    let (answering, go_on) = stuck_at("program", 2);
+    let (answering, go_on) = stuck_at("program", 2, Asked::Again);
     let model = Model::start(answering);
     let (mut daemon, body) = start(&model, 60).await;
     let flight = Flight::start(&daemon, body).await;
@@ -51,7 +51,7 @@ async fn a_model_that_is_asked_for_a_program_does_not_hold_it_up() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_that_is_judged_is_recorded_and_the_next_daemon_writes_the_next_one() {
-    let (answering, go_on) = stuck_at("judgement", 1);
+    let (answering, go_on) = stuck_at("judgement", 1, Asked::Once);
     let model = Model::start(answering);
     let (mut daemon, body) = start(&model, 60).await;
     let flight = Flight::start(&daemon, body).await;
@@ -98,7 +98,7 @@ async fn a_program_that_runs_is_left_by_a_daemon_that_is_asked_once_or_twice() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_is_to_end_does_not_wait_for_its_model() {
     for (kind, number, iterations) in [("program", 1, 0), ("judgement", 1, 1), ("program", 2, 1)] {
-        let (answering, go_on) = stuck_at(kind, number);
+        let (answering, go_on) = stuck_at(kind, number, Asked::Once);
         let model = Model::start(answering);
         let (daemon, body) = start(&model, 0).await;
         let flight = Flight::start(&daemon, body).await;
