@@ -56,6 +56,7 @@ use crate::config::Config;
 use crate::execution::ExecutionResult;
 use crate::ids::ClientKey;
 use crate::runs::RunService;
+use crate::runs::task::ModelUsage;
 
 /// Whether the daemon can do its work. Implemented where the parts are wired.
 #[async_trait]
@@ -69,6 +70,20 @@ pub trait Readiness: Send + Sync + std::fmt::Debug {
 
     /// How many sandboxes wait for a run.
     fn waiting_sandboxes(&self) -> usize;
+
+    /// What the model was asked, if there is one.
+    fn model(&self) -> Option<ModelReport> {
+        None
+    }
+}
+
+/// What the model was asked since the daemon's start, for `/metrics`.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct ModelReport {
+    /// What its answers cost.
+    pub usage: ModelUsage,
+    /// Attempts without an answer.
+    pub failures: u64,
 }
 
 /// How well the engine is, for `/ready` and `/metrics`.

@@ -259,7 +259,7 @@ async fn serve_gently(
     let patience = Duration::from_secs(config.app.run_timeout_seconds);
     let executor = workshop.executor(pool.clone(), Some(patience), Some(takeover));
     at_work.executor.get_or_init(|| executor.clone());
-    let generated = writing::generated(&config, executor.clone(), model);
+    let generated = writing::generated(&config, executor.clone(), model.clone());
     let orchestrator = Arc::new(EveryRun::new(executor, generated));
     let background = TaskTracker::new();
     if let Some(keyring) = &keyring {
@@ -302,6 +302,7 @@ async fn serve_gently(
             image: workshop.default_image.clone(),
             pool: pool.clone(),
             gate,
+            model,
         };
         let state = ApiState::new(ApiParts {
             runs: Arc::clone(&runs),

@@ -16,7 +16,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
 use super::error::ApiError;
-use super::{ApiState, CallReport, EngineReport};
+use super::{ApiState, CallReport, EngineReport, ModelReport};
 use crate::runs::service::InFlight;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -32,6 +32,7 @@ pub(super) async fn metrics(State(state): State<ApiState>) -> Result<Response, A
         engine: state.readiness.engine(),
         pool_size: state.config.pool.size,
         pool_waiting: state.readiness.waiting_sandboxes(),
+        model: state.readiness.model(),
     };
     let text = snapshot.encoded().map_err(|_| ApiError::Panicked)?;
     Ok(([(CONTENT_TYPE, OPEN_METRICS)], text).into_response())
@@ -46,6 +47,8 @@ struct Snapshot {
     engine: EngineReport,
     pool_size: usize,
     pool_waiting: usize,
+    /// `None` without a model.
+    model: Option<ModelReport>,
 }
 
 impl Snapshot {
@@ -130,8 +133,63 @@ impl Collector for Snapshot {
                 ConstCounter::new(count(call))
             })?;
         }
-        Ok(())
+        match self.model {
+            Some(model) => asked(&mut encoder, &model),
+            None => Ok(()),
+        }
     }
+}
+
+/// What the model was asked, and what it cost.
+fn asked(encoder: &mut DescriptorEncoder<'_>, model: &ModelReport) -> fmt::Result {
+    let ModelReport { usage, failures } = model;
+    let counts = [
+        (
+            "model_answers",
+            "Answers of the model, well or not",
+            u64::from(usage.calls),
+        ),
+        (
+            "model_failures",
+            "Attempts to ask the model that brought no answer, those tried again included",
+            *failures,
+        ),
+        (
+            "model_prompt_tokens",
+            "Tokens sent to the model, as its server counted them",
+            usage.prompt_tokens,
+        ),
+        (
+            "model_completion_tokens",
+            "Tokens received from the model, as its server counted them",
+            usage.completion_tokens,
+        ),
+        (
+            "model_uncounted_answers",
+            "Answers whose tokens the model's server did not count",
+            u64::from(usage.uncounted_calls),
+        ),
+    ];
+    for (name, help, count) in counts {
+        one(encoder, (name, help), &ConstCounter::new(count))?;
+    }
+    let seconds = ConstCounter::new(usage.seconds);
+    one(
+        encoder,
+        ("model_seconds", "Time spent asking the model"),
+        &seconds,
+    )?;
+    let Some(cost) = usage.cost else {
+        return Ok(());
+    };
+    one(
+        encoder,
+        (
+            "model_cost",
+            "What the counted tokens cost, in the unit of the configured prices",
+        ),
+        &ConstCounter::new(cost),
+    )
 }
 
 type Count = fn(&CallReport) -> u64;
@@ -189,6 +247,7 @@ fn each_call<M: EncodeMetric>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runs::task::ModelUsage;
 
     fn snapshot(available: bool) -> Snapshot {
         Snapshot {
@@ -213,12 +272,31 @@ mod tests {
             },
             pool_size: 2,
             pool_waiting: 1,
+            model: Some(ModelReport {
+                usage: ModelUsage {
+                    calls: 9,
+                    prompt_tokens: 900,
+                    completion_tokens: 90,
+                    uncounted_calls: 1,
+                    seconds: 12.5,
+                    cost: Some(0.25),
+                    ..ModelUsage::default()
+                },
+                failures: 4,
+            }),
         }
     }
 
     #[test]
     fn every_number_is_there_with_its_meaning_and_nothing_else() {
         insta::assert_snapshot!(snapshot(true).encoded().unwrap());
+    }
+
+    #[test]
+    fn without_a_model_there_is_no_word_of_one() {
+        let mut without = snapshot(true);
+        without.model = None;
+        assert!(!without.encoded().unwrap().contains("model"));
     }
 
     #[test]

@@ -9,7 +9,8 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::api::{CallReport, EngineReport, Readiness};
+use crate::api::{CallReport, EngineReport, ModelReport, Readiness};
+use crate::orchestrator::llm::{ModelClient, ModelTotals};
 use crate::runs::gate::{Gate, Held};
 use crate::sandbox::Engine;
 use crate::sandbox::docker::DockerEngine;
@@ -91,6 +92,7 @@ pub(super) struct EngineReadiness {
     pub(super) image: String,
     pub(super) pool: Option<Pool>,
     pub(super) gate: Gate,
+    pub(super) model: Option<ModelClient>,
 }
 
 #[async_trait]
@@ -101,6 +103,11 @@ impl Readiness for EngineReadiness {
 
     fn engine(&self) -> EngineReport {
         report(self.engine.health())
+    }
+
+    fn model(&self) -> Option<ModelReport> {
+        let ModelTotals { usage, failures } = self.model.as_ref()?.totals();
+        Some(ModelReport { usage, failures })
     }
 
     async fn check(&self) -> Vec<String> {

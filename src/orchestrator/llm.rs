@@ -22,7 +22,9 @@ mod pace;
 mod tests;
 
 pub use answer::{Answer, InvalidAnswer};
-pub use client::{Asked, ClientSettings, ModelClient, ModelError, Prices, SettingsError};
+pub use client::{
+    Asked, ClientSettings, ModelClient, ModelError, ModelTotals, Prices, SettingsError,
+};
 pub use pace::Pace;
 
 use serde::Serialize;

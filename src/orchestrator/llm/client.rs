@@ -1,6 +1,6 @@
 //! Asking until there is an answer of the expected shape, or enough attempts.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::time::{Instant, sleep};
 use tracing::debug;
@@ -91,6 +91,16 @@ pub struct ModelClient {
     prices: Option<Prices>,
     pace: Pace,
     key: Option<Secret>,
+    totals: Arc<Mutex<ModelTotals>>,
+}
+
+/// What a client has asked since it was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct ModelTotals {
+    /// What the answers cost.
+    pub usage: ModelUsage,
+    /// Attempts without an answer.
+    pub failures: u64,
 }
 
 impl ModelClient {
@@ -105,6 +115,7 @@ impl ModelClient {
             prices: settings.prices,
             pace: settings.pace,
             key: settings.key.clone(),
+            totals: Arc::default(),
         })
     }
 
@@ -121,7 +132,18 @@ impl ModelClient {
         let begun = Instant::now();
         let mut asked = self.ask_repeatedly(messages).await;
         asked.usage.seconds = begun.elapsed().as_secs_f64();
+        self.count(|totals| totals.usage.add(&asked.usage));
         asked
+    }
+
+    /// What was asked so far, of everybody who has this client.
+    #[must_use]
+    pub fn totals(&self) -> ModelTotals {
+        *self.totals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self, what: impl FnOnce(&mut ModelTotals)) {
+        what(&mut self.totals.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     async fn ask_repeatedly<T: Answer>(&self, mut messages: Vec<Message>) -> Asked<T> {
@@ -146,6 +168,7 @@ impl ModelClient {
                 }
                 Err(failure) => {
                     debug!(attempt, error = %Chain(&failure), "a model was not heard");
+                    self.count(|totals| totals.failures = totals.failures.saturating_add(1));
                     last = ModelError::NoAnswer(failure.to_string());
                     if !failure.is_passing() {
                         break;

@@ -176,6 +176,22 @@ async fn a_server_that_is_busy_is_asked_again_after_the_pause_it_asks_for() {
 }
 
 #[tokio::test]
+async fn a_client_knows_what_everybody_has_asked_with_it() {
+    let steps = vec![Step::status(500, ""), red(), red(), Step::status(401, "")];
+    let server = Server::start(steps, None).await;
+    let client = ModelClient::new(&settings(server.base_url())).unwrap();
+    let other = client.clone();
+    for client in [&client, &other, &client] {
+        drop(client.ask::<Colour>(Vec::new()).await);
+    }
+    let totals = other.totals();
+    assert_eq!((totals.usage.calls, totals.failures), (2, 2));
+    assert_eq!(totals.usage.prompt_tokens, 22);
+    assert!((totals.usage.cost.unwrap() - 42e-6).abs() < 1e-12);
+    drop(server.stop().await);
+}
+
+#[tokio::test]
 async fn failures_that_may_pass_are_tried_three_times() {
     for status in [500, 502, 503, 504] {
         let begun = Instant::now();
