@@ -1,6 +1,7 @@
 //! Who writes programs, as a configuration asks for it.
 
 use std::io::Read as _;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,10 +69,13 @@ pub(super) async fn client(llm: &Llm) -> Result<Option<ModelClient>, AppError> {
 }
 
 fn is_loopback(base_url: &str) -> bool {
-    let host = base_url.trim_start_matches("http://");
-    ["127.", "localhost", "[::1]"]
-        .iter()
-        .any(|name| host.starts_with(name))
+    let rest = base_url.trim_start_matches("http://");
+    let host = rest.split(['/', ':']).next().unwrap_or_default();
+    let is_address = || {
+        host.parse()
+            .is_ok_and(|address: Ipv4Addr| address.is_loopback())
+    };
+    host.eq_ignore_ascii_case("localhost") || rest.starts_with("[::1]") || is_address()
 }
 
 fn read(path: &Path) -> std::io::Result<Vec<u8>> {
@@ -79,4 +83,27 @@ fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     let file = std::fs::File::open(path)?;
     file.take(MAX_CERTIFICATES).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_this_host_is_loopback() {
+        for own in [
+            "http://127.0.0.1:8080/v1",
+            "http://localhost/v1",
+            "http://[::1]:1/v1",
+        ] {
+            assert!(is_loopback(own), "{own}");
+        }
+        for other in [
+            "http://127.0.0.1.example/v1",
+            "http://localhost.example",
+            "http://10.0.0.1:127/v1",
+        ] {
+            assert!(!is_loopback(other), "{other}");
+        }
+    }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::support::data::datasets;
-use crate::support::model::{GOOD, usual};
+use crate::support::model::{GOOD, completion, usual};
 use crate::support::{Daemon, Settings};
 
 const KEY: &str = "CANARY_llm_key_51c0ffee51c0ffee51c0ffee";
@@ -20,7 +20,7 @@ const KEY: &str = "CANARY_llm_key_51c0ffee51c0ffee51c0ffee";
 #[derive(Debug, Clone)]
 enum Manner {
     /// Sends this and closes.
-    Says(String),
+    Says(Vec<u8>),
     /// Answers 200 and goes on for ever.
     Floods,
     /// Takes the question, and that is all.
@@ -153,7 +153,7 @@ fn serve(
     questions.lock().unwrap().push(question.clone());
     match manner {
         Manner::Says(text) => {
-            let _ = stream.write_all(text.as_bytes());
+            let _ = stream.write_all(text);
         }
         Manner::Floods => {
             let head = "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"choices\": [";
@@ -182,11 +182,18 @@ fn serve(
     }
 }
 
-fn status(status: u16, headers: &str, body: &str) -> Manner {
-    Manner::Says(format!(
-        "HTTP/1.1 {status} As Told\r\n{headers}content-length: {}\r\nconnection: close\r\n\r\n{body}",
+fn status(status: u16, headers: &str, body: impl Into<Vec<u8>>) -> Manner {
+    let body = body.into();
+    let head = format!(
+        "HTTP/1.1 {status} As Told\r\n{headers}content-length: {}\r\nconnection: close\r\n\r\n",
         body.len()
-    ))
+    );
+    Manner::Says([head.into_bytes(), body].concat())
+}
+
+/// An answer of the expected form with this text in it.
+fn says(text: &str) -> Manner {
+    status(200, "", completion(text))
 }
 
 async fn run(daemon: &Daemon) -> Value {
@@ -215,8 +222,12 @@ async fn f19_whatever_the_models_endpoint_answers_a_run_ends_with_a_reason_and_t
     let endpoint = Endpoint::start();
     let daemon = endpoint.daemon("http", "").await;
     let refused = |number: u16| format!("the model's server answered with status {number}");
-    let cut = "HTTP/1.1 200 OK\r\ncontent-length: 5000\r\n\r\n{\"choices\": [{\"mess".to_owned();
+    let cut = "HTTP/1.1 200 OK\r\ncontent-length: 5000\r\n\r\n{\"choices\": [{\"mess";
     let aside = format!("location: http://127.0.0.1:{}/elsewhere\r\n", endpoint.port);
+    let no_completion = "the model's server did not answer with a chat completion";
+    let invalid = "the model's answers were not of the expected form";
+    let deep = "{\"code\": ".repeat(50_000);
+    let long = json!({"code": "x".repeat(300 << 10)}).to_string();
     let cases = [
         (status(429, "retry-after: 1\r\n", KEY), 3, refused(429)),
         (status(500, "", KEY), 3, refused(500)),
@@ -224,15 +235,28 @@ async fn f19_whatever_the_models_endpoint_answers_a_run_ends_with_a_reason_and_t
         (status(401, "", KEY), 1, refused(401)),
         (status(307, &aside, ""), 1, refused(307)),
         (
-            Manner::Says(cut),
+            Manner::Says(cut.as_bytes().to_vec()),
             3,
             "the model's answer broke off".to_owned(),
         ),
         (
-            status(200, "", &format!("<html>{KEY}</html>")),
+            status(200, "", format!("<html>{KEY}</html>")),
             3,
-            "the model's server did not answer with a chat completion".to_owned(),
+            no_completion.to_owned(),
         ),
+        (
+            status(200, "", b"{\"choices\": [\xff\xfe]}".as_slice()),
+            3,
+            no_completion.to_owned(),
+        ),
+        (says(&deep), 3, invalid.to_owned()),
+        (says(&long), 3, invalid.to_owned()),
+        (
+            says("{\"code\": \"print()\\u0000\"}"),
+            3,
+            invalid.to_owned(),
+        ),
+        (says("{\"code\": \"\\ud800\"}"), 3, invalid.to_owned()),
         (
             Manner::Floods,
             1,

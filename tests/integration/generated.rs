@@ -6,6 +6,8 @@ mod killed;
 
 mod leaving;
 
+mod looking;
+
 use serde_json::{Value, json};
 
 use crate::support::data::{datasets, tree_hash};
