@@ -12,6 +12,9 @@ use rustix::process::geteuid;
 /// An ordinary user, where the tests' own is not one.
 const SOMEBODY: u32 = 65_000;
 
+/// Given to every process in a variable.
+const MODEL_KEY: &str = "CANARY_llm_key_0f1e2d3c4b5a69788796a5b4c3d2e1f0";
+
 struct Process(Child);
 
 impl Drop for Process {
@@ -40,6 +43,7 @@ fn no_other_process_of_the_same_user_gets_at_the_daemons_memory_and_environment(
         let mut command = Command::new(program);
         command.args(arguments).current_dir(directory.path());
         command.env_clear().env("PATH", "/usr/bin:/bin").uid(user);
+        command.env("OPENAI_API_KEY", MODEL_KEY);
         command.stdin(Stdio::null()).stderr(Stdio::piped());
         command.spawn().map(Process)
     };
@@ -61,6 +65,13 @@ fn no_other_process_of_the_same_user_gets_at_the_daemons_memory_and_environment(
     if geteuid().is_root() {
         let key = std::fs::read_to_string(directory.path().join(".fumehood/receipt-key")).unwrap();
         let digits = key.trim_end().rsplit(' ').next().unwrap();
+        // Nor has root anything of the model's key to see there, which others are started with, too.
+        let environment = |process: &Process| {
+            let path = format!("/proc/{}/environ", process.0.id());
+            String::from_utf8(std::fs::read(path).unwrap()).unwrap()
+        };
+        assert!(environment(&ordinary).contains(MODEL_KEY));
+        assert!(!environment(&daemon).contains("OPENAI"));
         // It signs with the key, and has wiped the text that it read it from.
         assert!(remembers(&daemon, &hex::decode(digits).unwrap()));
         assert!(!remembers(&daemon, digits.as_bytes()));
