@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::data::datasets;
+use crate::support::data::give;
 use crate::support::model::{GOOD, completion, usual};
 use crate::support::{Daemon, Settings};
 
@@ -97,11 +97,7 @@ impl Endpoint {
             ..Settings::default()
         })
         .await;
-        let target = daemon.data().join("wine");
-        std::fs::create_dir(&target).unwrap();
-        for file in ["train.csv", "test.csv"] {
-            std::fs::copy(datasets().join("wine").join(file), target.join(file)).unwrap();
-        }
+        give(&daemon, "wine");
         daemon
     }
 }

@@ -3,17 +3,7 @@
 use serde_json::json;
 
 use crate::support::Daemon;
-use crate::support::data::{datasets, repository, tree_hash};
-
-/// Copies a data set into the daemon's data root.
-fn give(daemon: &Daemon, name: &str) -> String {
-    let target = daemon.data().join(name);
-    std::fs::create_dir(&target).unwrap();
-    for file in ["train.csv", "test.csv"] {
-        std::fs::copy(datasets().join(name).join(file), target.join(file)).unwrap();
-    }
-    format!("data/{name}")
-}
+use crate::support::data::{give, repository, tree_hash};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_example_trains_a_model_on_each_real_data_set() {

@@ -10,19 +10,9 @@ mod looking;
 
 use serde_json::{Value, json};
 
-use crate::support::data::{datasets, tree_hash};
+use crate::support::data::{give, repository, tree_hash};
 use crate::support::model::{self, Model, programs};
 use crate::support::{Daemon, Settings};
-
-/// Copies a data set into the daemon's data root.
-fn give(daemon: &Daemon, name: &str) -> String {
-    let target = daemon.data().join(name);
-    std::fs::create_dir(&target).unwrap();
-    for file in ["train.csv", "test.csv"] {
-        std::fs::copy(datasets().join(name).join(file), target.join(file)).unwrap();
-    }
-    format!("data/{name}")
-}
 
 async fn episodes(daemon: &Daemon, run: &Value) -> Value {
     let id = run["run_id"].as_str().unwrap();
@@ -173,6 +163,27 @@ async fn the_episodes_of_a_mock_run_tell_what_happened() {
     // No program is served or logged.
     for text in [told.to_string(), run.to_string(), daemon.log()] {
         assert!(!text.contains("import pandas") && !text.contains("make_pipeline"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_example_shows_the_result_and_the_turns() {
+    let daemon = Daemon::start().await;
+    let dataset = give(&daemon, "wine");
+    let mut example = std::process::Command::new(repository().join("examples/generate.sh"));
+    example.args([&dataset, "Predict the target."]);
+    example.env("FUMEHOOD_URL", daemon.address());
+    let shown = tokio::task::spawn_blocking(move || example.output().unwrap());
+    let shown = shown.await.unwrap();
+    let text = String::from_utf8(shown.stdout).unwrap();
+    let trouble = String::from_utf8_lossy(&shown.stderr);
+    assert!(shown.status.success(), "{text}\n{trouble}");
+    for word in [
+        "\"status\": \"SUCCESS\"",
+        "\"iterations\": 2",
+        "KeyError: 'targt'",
+    ] {
+        assert!(text.contains(word), "{word}\n{text}");
     }
 }
 

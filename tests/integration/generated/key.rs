@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::{KEY, give, with_model};
+use super::{KEY, with_model};
+use crate::support::data::give;
 use crate::support::model::{self, Model, programs};
 use crate::support::{Daemon, Settings};
 

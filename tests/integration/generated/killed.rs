@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{episodes, give, with_model};
+use super::{episodes, with_model};
 use crate::support::Daemon;
+use crate::support::data::give;
 use crate::support::engine::Starts;
 use crate::support::model::{Answering, GOOD, Model, usual};
 use crate::support::watch::{Flight, nothing_left, printed};

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::killed::{Asked, assert_whole, stuck_at, two_programs};
-use super::{give, with_model};
+use super::with_model;
 use crate::support::daemon::PATIENCE;
+use crate::support::data::give;
 use crate::support::engine::Starts;
 use crate::support::model::Model;
 use crate::support::wait::until;

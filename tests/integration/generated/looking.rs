@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::give;
 use crate::support::Daemon;
+use crate::support::data::give;
 
 /// A good table, and beside it whatever came to mind.
 fn spoil(directory: &std::path::Path) {

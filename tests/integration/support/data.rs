@@ -6,6 +6,8 @@ use std::sync::OnceLock;
 
 use sha2::{Digest as _, Sha256};
 
+use super::Daemon;
+
 /// The directory with `breast_cancer`, `diabetes`, `digits` and `wine`, each with `train.csv` and
 /// `test.csv`.
 pub(crate) fn datasets() -> &'static Path {
@@ -31,6 +33,16 @@ pub(crate) fn datasets() -> &'static Path {
         assert!(directory.join("breast_cancer/train.csv").exists());
         directory
     })
+}
+
+/// Copies a data set into the daemon's data root; gives its path as a request has it.
+pub(crate) fn give(daemon: &Daemon, name: &str) -> String {
+    let target = daemon.data().join(name);
+    std::fs::create_dir(&target).unwrap();
+    for file in ["train.csv", "test.csv"] {
+        std::fs::copy(datasets().join(name).join(file), target.join(file)).unwrap();
+    }
+    format!("data/{name}")
 }
 
 /// The checkout.
