@@ -10,6 +10,8 @@ mod work;
 
 mod turn;
 
+mod spent;
+
 mod ending;
 
 use std::sync::Arc;

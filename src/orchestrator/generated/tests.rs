@@ -2,6 +2,8 @@
 
 mod fakes;
 
+mod journal;
+
 mod left;
 
 mod closing;

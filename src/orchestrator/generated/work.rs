@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
+use super::spent::{seconds, used_up};
 use super::turn::{self, Turn};
 use super::{Crew, Generated};
 use crate::execution::ExecutionSpec;
@@ -397,22 +398,6 @@ fn left_program(context: &RunContext) -> Option<&PlannedProgram> {
         Origin::Left(open) => open.program.as_deref(),
         Origin::New(_) | Origin::Between => None,
     }
-}
-
-/// What earlier daemons spent on a run: on its programs and on its model. No clock is asked, since
-/// anybody may have set it (security.md F16); what was lost with a daemon does not count.
-fn used_up(episodes: &[Episode], under_way: &ModelUsage) -> Duration {
-    let executions = episodes.iter().map(|one| one.execution.duration_seconds);
-    let usage = episodes.iter().filter_map(|one| one.model_usage.as_ref());
-    let asking = usage.chain([under_way]).map(|usage| usage.seconds);
-    executions
-        .chain(asking)
-        .map(seconds)
-        .fold(Duration::ZERO, Duration::saturating_add)
-}
-
-fn seconds(number: f64) -> Duration {
-    Duration::try_from_secs_f64(number).unwrap_or_default()
 }
 
 /// Nobody is told what the look at a data set prints: it is about the data.

@@ -1,5 +1,4 @@
-//! Executions that never took place, a journal in memory, and a coder and a judge that are told what to
-//! do.
+//! Executions that never took place, and a coder, a judge and an analyser that are told what to do.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -11,6 +10,7 @@ use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use super::super::*;
+use super::journal::MemoryJournal;
 use crate::execution::redaction::Redaction;
 use crate::execution::{ExecutionResult, Status};
 use crate::ids::{RunId, TenantId};
@@ -22,10 +22,9 @@ use crate::receipt::testing::evidence;
 use crate::runs::RunOutcome;
 use crate::runs::events::RunEvent;
 use crate::runs::gate::Gate;
-use crate::runs::record::{Ending, PlannedProgram, RecordedEpisode};
-use crate::runs::service::{Journal, Observer, Origin, SoFar, testing};
+use crate::runs::record::Ending;
+use crate::runs::service::{Observer, Origin, testing};
 use crate::runs::state::RunState;
-use crate::runs::store::{Fault, StoreError};
 
 pub(super) const SCRIPT_OUTPUT: &str = r#"{"files": [{"path": "breast.csv", "bytes": 9, "table":
     {"rows": 9, "ragged_rows": 0, "complete": true, "delimiter": ",", "columns_total": 2, "columns": [
@@ -358,68 +357,6 @@ impl Analyser for SilentAnalyser {
             token.cancel();
         }
         std::future::pending().await
-    }
-}
-
-/// A journal in memory.
-#[derive(Debug, Default)]
-pub(super) struct MemoryJournal {
-    so_far: Mutex<SoFar>,
-    recorded: Mutex<Vec<RecordedEpisode>>,
-    pub(super) planned: Mutex<Vec<ExecutionId>>,
-    pub(super) programs: Mutex<Vec<Option<PlannedProgram>>>,
-    pub(super) abandoned: Mutex<Vec<ExecutionId>>,
-    pub(super) fails: AtomicBool,
-}
-
-impl MemoryJournal {
-    pub(super) fn recorded(&self) -> Vec<RecordedEpisode> {
-        self.recorded.lock().unwrap().clone()
-    }
-
-    pub(super) fn set_so_far(&self, so_far: SoFar) {
-        *self.so_far.lock().unwrap() = so_far;
-    }
-
-    fn check(&self) -> Result<(), StoreError> {
-        if self.fails.load(Ordering::SeqCst) {
-            let source = Arc::new(Fault::Died);
-            let operation = "do as the test wishes";
-            return Err(StoreError::Failed { operation, source });
-        }
-        Ok(())
-    }
-}
-
-#[async_trait]
-impl Journal for MemoryJournal {
-    async fn plan_execution(
-        &self,
-        _run: RunId,
-        execution: &ExecutionId,
-        _attempt: u32,
-        program: Option<&PlannedProgram>,
-    ) -> Result<(), StoreError> {
-        self.check()?;
-        self.planned.lock().unwrap().push(execution.clone());
-        self.programs.lock().unwrap().push(program.cloned());
-        Ok(())
-    }
-
-    async fn abandon_execution(&self, execution: &ExecutionId) -> Result<(), StoreError> {
-        self.check()?;
-        self.abandoned.lock().unwrap().push(execution.clone());
-        Ok(())
-    }
-
-    async fn add_episode(&self, recorded: &RecordedEpisode) -> Result<(), StoreError> {
-        self.check()?;
-        self.recorded.lock().unwrap().push(recorded.clone());
-        Ok(())
-    }
-
-    async fn so_far(&self, _run: RunId) -> Result<SoFar, StoreError> {
-        Ok(self.so_far.lock().unwrap().clone())
     }
 }
 
