@@ -169,7 +169,6 @@ async fn runs_for_an_engine_that_never_answers_wait_together_and_not_one_after_t
     nothing_left(&daemon, SOON).await;
 }
 
-/// BR-39 (a).
 #[tokio::test(flavor = "multi_thread")]
 async fn an_engine_that_goes_away_during_an_execution_is_used_again_when_it_is_back() {
     let proxy = Proxy::start();

@@ -2,6 +2,7 @@
 
 use super::*;
 
+/// BR-39 (a).
 #[tokio::test(flavor = "multi_thread")]
 async fn a_container_that_somebody_removes_ends_its_run_as_infrastructure_within_seconds() {
     let daemon = Daemon::start().await;
