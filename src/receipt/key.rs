@@ -253,7 +253,11 @@ fn make(state_dir: &Path) -> Result<(), KeyError> {
     let making = || -> io::Result<()> {
         let secret: Zeroizing<[u8; 32]> = Zeroizing::new(rand::rng().random());
         let digits = Zeroizing::new(hex::encode(&secret[..]));
-        let text = Zeroizing::new(format!("{LABEL}{}\n", digits.as_str()));
+        // Whole from the beginning: one that grew would leave what it had outgrown behind, unwiped.
+        let mut text = Zeroizing::new(String::with_capacity(LABEL.len() + digits.len() + 1));
+        for part in [LABEL, digits.as_str(), "\n"] {
+            text.push_str(part);
+        }
         // For its owner only from the beginning (0600), and by its name only when it is whole.
         let mut file = tempfile::NamedTempFile::new_in(state_dir)?;
         file.write_all(text.as_bytes())?;
