@@ -1,7 +1,7 @@
-//! Owns what a program may not ask of the kernel for the supervisor's sake, and nothing else: the
-//! container's own filter (`images/seccomp.json`) guards the host. PID 1 and the program have one uid. Linux
-//! keeps PID 1 from signals of its own sandbox; the kernel of gVisor does not, and applies no filter of
-//! an engine. A program that could end PID 1 would have its end taken for a fault of the infrastructure.
+//! Owns what a program may not ask of the kernel for the supervisor's sake where no filter of the engine is
+//! in force, that is, on gVisor; everywhere else the container's own (`images/seccomp.json`) has it, too. PID 1
+//! and the program have one uid. Linux keeps PID 1 from signals of its own sandbox; the kernel of gVisor does
+//! not. A program that could end PID 1 would have its end taken for a fault of the infrastructure.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,6 +11,8 @@ use seccompiler::SeccompCmpOp::{Eq, MaskedEq};
 use seccompiler::{
     BackendError, BpfProgram, Error, SeccompAction, SeccompCondition, SeccompFilter, SeccompRule,
 };
+
+use crate::ready;
 
 /// The supervisor, as its program knows it.
 const FIRST_PROCESS: u64 = 1;
@@ -68,8 +70,15 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Everything that allocates; the rest is done between fork and exec.
-    pub(crate) fn new() -> io::Result<Self> {
+    /// Everything that allocates; the rest is done between fork and exec. `None` where a filter is in force.
+    pub(crate) fn if_needed() -> io::Result<Option<Self>> {
+        if ready::is_filtered()? {
+            return Ok(None);
+        }
+        Self::new().map(Some)
+    }
+
+    fn new() -> io::Result<Self> {
         let error = |error: BackendError| io::Error::other(error.to_string());
         Ok(Self {
             refused: filter(refusals().map_err(error)?, libc::EPERM).map_err(error)?,

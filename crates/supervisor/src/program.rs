@@ -86,7 +86,7 @@ impl Step {
 /// Starts the program in `directory`.
 pub(crate) fn start(command: &Command<'_>, directory: BorrowedFd<'_>) -> Result<Program, Failed> {
     let image = Image::new(command)?;
-    let guard = Guard::new().map_err(failed(Step::Guard.name()))?;
+    let guard = Guard::if_needed().map_err(failed(Step::Guard.name()))?;
     let here = files::working_directory();
     let null =
         files::open_at(here, c"/dev/null", libc::O_RDONLY, 0).map_err(failed("/dev/null"))?;
@@ -105,7 +105,7 @@ pub(crate) fn start(command: &Command<'_>, directory: BorrowedFd<'_>) -> Result<
         directory,
         link,
         limits: &command.limits,
-        guard: &guard,
+        guard: guard.as_ref(),
         image: &image,
     };
     let pid = match process::fork().map_err(failed("fork"))? {
@@ -231,7 +231,7 @@ struct Child<'a> {
     directory: BorrowedFd<'a>,
     link: Option<OwnedFd>,
     limits: &'a [ResourceLimit],
-    guard: &'a Guard,
+    guard: Option<&'a Guard>,
     image: &'a Image,
 }
 
@@ -279,7 +279,9 @@ impl Child<'_> {
             }
         }
         // Last: what comes before is not for the program to do.
-        if let Err(error) = self.guard.apply() {
+        if let Some(guard) = self.guard
+            && let Err(error) = guard.apply()
+        {
             return (Step::Guard, error);
         }
         (Step::Execute, self.image.execute())

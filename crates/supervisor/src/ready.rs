@@ -3,7 +3,7 @@
 //! the harmless value.
 
 use std::ffi::CStr;
-use std::fs;
+use std::{fs, io};
 
 use fumehood_protocol::message::{DatasetMount, Ready};
 
@@ -37,6 +37,22 @@ pub(crate) fn facts(settings: &Settings, workspace: &Workspace) -> Result<Ready,
     })
 }
 
+/// Whether a filter of calls is in force for this process, and with it for all that it starts.
+pub(crate) fn is_filtered() -> io::Result<bool> {
+    /// Of `/proc/self/status`: there is one.
+    const FILTER: u8 = 2;
+    let text = fs::read_to_string("/proc/self/status")?;
+    let mode = field(&text, "Seccomp").and_then(|mode| mode.parse().ok());
+    Ok(mode == Some(FILTER))
+}
+
+/// The value of a line `name: value`.
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+        .map(str::trim)
+}
+
 /// What `/proc/self/status` says about our privileges.
 #[derive(Debug, PartialEq, Eq)]
 struct Status {
@@ -50,11 +66,7 @@ struct Status {
 
 impl Status {
     fn parse(text: &str) -> Result<Self, Fatal> {
-        let field = |name: &str| {
-            text.lines()
-                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-                .map(str::trim)
-        };
+        let field = |name: &str| field(text, name);
         let numbers = |name: &'static str| -> Result<Vec<u32>, Fatal> {
             field(name)
                 .and_then(|value| value.split_whitespace().map(|id| id.parse().ok()).collect())
@@ -120,7 +132,7 @@ pub(crate) fn dataset(path: &CStr) -> Result<Option<DatasetMount>, Fatal> {
     let here = files::working_directory();
     let status = match files::status_at(here, path) {
         Ok(status) => status,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(Fatal::Io("stat of the data set", error)),
     };
     let listing = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NONBLOCK;
